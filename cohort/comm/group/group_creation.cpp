@@ -13,6 +13,7 @@
 #include "cohort/comm/group/backend_maker.h"
 #include "cohort/comm/registry/backends.h"
 #include "cohort/comm/start/roll_call.h"
+#include "cohort/comm/watch/unawaited_works.h"
 #include "cohort/comm/watch/unwrapped_training.h"
 
 namespace cohort::comm {
@@ -192,6 +193,7 @@ void release_group(Group group) noexcept {
 void forget_everything() {
   auto& current = world();
   gradients_are_exchanged();  // nobody is left to exchange them with
+  const bool is_first = current.default_group && current.default_group->getRank() == 0;
   current.default_group.reset();
   while (!current.groups.empty()) {
     shut_down_accelerators(current.groups.back().group);
@@ -201,6 +203,7 @@ void forget_everything() {
   current.roster.reset();
   current.group_count = 0;
   current.num_local_groups.clear();
+  warn_of_unawaited(/*says=*/is_first);
 }
 
 void barrier_after_init(const StorePtr& store, const std::string& name, int count, milliseconds timeout) {

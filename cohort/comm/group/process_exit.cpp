@@ -18,6 +18,7 @@
 #include "cohort/comm/backend/background_threads.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/comm/watch/tracked_work.h"
+#include "cohort/comm/watch/unawaited_works.h"
 #include "cohort/job/error_file.h"
 
 namespace cohort::comm {
@@ -49,8 +50,9 @@ void release_groups_at_exit(int status, void*) {
     end_background_operations();
     return;
   }
+  const bool is_first = !current.default_group || current.default_group->getRank() == 0;
   // After a failure the error is more important to read.
-  if (status == 0) {
+  if (status == 0 && is_first) {
     base::log_warning(
         "the program ended without destroy_process_group(); its groups are released now. Call it before main returns, "
         "when every rank is done.");
@@ -59,6 +61,7 @@ void release_groups_at_exit(int status, void*) {
     // Whoever else still holds the group (a static DDP object, say) ends it later.
     record.group.reset();
   }
+  warn_of_unawaited(/*says=*/status == 0 && is_first);
 }
 
 std::string current_exception_text() {

@@ -6,6 +6,7 @@
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/shm/shm_session.h"
 #include "cohort/comm/watch/throw_failure.h"
+#include "cohort/comm/watch/unawaited_works.h"
 
 namespace cohort::comm {
 
@@ -13,6 +14,11 @@ ShmWork::ShmWork(int rank, const ShmCall& call, Tensors results, const std::opti
     : Work(rank, call.operation->type, profiled ? call.operation->title : nullptr, profiled),
       call_(call),
       results_(std::move(results)) {}
+
+ShmWork::~ShmWork() {
+  if (!session_ || is_awaited_ || !is_done() || exception_ || call_.purpose != base::Purpose::kOwn) return;
+  note_unawaited(call_.operation->name, call_.sequence, session_->identity().group);
+}
 
 void ShmWork::prepare(std::shared_ptr<ShmSession> session, Tensors shown, ShmBody body) {
   session_ = std::move(session);
@@ -66,6 +72,7 @@ bool ShmWork::wait_for_others(std::chrono::milliseconds timeout) {
 }
 
 bool ShmWork::wait(std::chrono::milliseconds timeout) {
+  is_awaited_ = true;
   if (!is_done()) {
     if (timeout == kNoTimeout) {
       session_->run_through(*this);
@@ -82,6 +89,7 @@ void ShmWork::abort() {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
+  is_awaited_ = true;
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
   bool waits = false;
   {

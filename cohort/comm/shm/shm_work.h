@@ -28,7 +28,12 @@ class ShmWork final : public c10d::Work {
   /// `profiled`: the profiler's inputs, or nothing when no profiler looks.
   ShmWork(int rank, const ShmCall& call, Tensors results, const std::optional<Tensors>& profiled);
 
-  bool isCompleted() override { return is_done(); }
+  /// One that nobody has looked at is named at the end: see unawaited_works.h.
+  ~ShmWork() override;
+  bool isCompleted() override {
+    is_awaited_ = true;
+    return is_done();
+  }
   bool isSuccess() const override { return is_done() && !exception_; }
   std::exception_ptr exception() const override { return is_done() ? exception_ : nullptr; }
   /// Throws c10::Error before completion, and what the operation threw.
@@ -70,6 +75,7 @@ class ShmWork final : public c10d::Work {
   std::shared_ptr<ShmSession> session_;
   /// Partner: those who wait; orders exception_ and the results before it.
   std::atomic<bool> is_done_ = false;
+  std::atomic<bool> is_awaited_ = false;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // guarded by mutex_
 };
 

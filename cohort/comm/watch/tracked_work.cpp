@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "cohort/comm/watch/throw_failure.h"
+#include "cohort/comm/watch/unawaited_works.h"
 
 namespace cohort::comm {
 namespace {
@@ -82,6 +83,8 @@ TrackedWork::TrackedWork(c10::intrusive_ptr<c10d::Work> work, job::Operation ope
       after_(std::move(after)) {}
 
 TrackedWork::~TrackedWork() {
+  const bool is_own = !operation_.point_to_point && operation_.purpose == base::Purpose::kOwn;
+  if (is_own && !is_awaited_ && !has_failed) note_unawaited(operation_.name, operation_.sequence, operation_.group);
   if (work_->isCompleted()) return;
   auto& state = abandoned();
   Works completed;
@@ -95,6 +98,7 @@ void TrackedWork::run_after() {
 }
 
 bool TrackedWork::isCompleted() {
+  is_awaited_ = true;
   if (!work_->isCompleted()) return false;
   if (!work_->exception()) run_after();
   return true;
@@ -156,6 +160,7 @@ bool TrackedWork::wait_in_slices() {
 
 // Gloo's collectives can be waited for in slices; its send and receive cannot, as a time-out there ends the connection.
 bool TrackedWork::wait(std::chrono::milliseconds timeout) {
+  is_awaited_ = true;
   const bool can_slice = dynamic_cast<c10d::ProcessGroupGloo::SendWork*>(work_.get()) == nullptr &&
                          dynamic_cast<c10d::ProcessGroupGloo::RecvWork*>(work_.get()) == nullptr;
   const bool slices = timeout == kNoTimeout && can_slice;
@@ -165,6 +170,7 @@ bool TrackedWork::wait(std::chrono::milliseconds timeout) {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> TrackedWork::getFuture() {
+  is_awaited_ = true;
   auto self = c10::intrusive_ptr<TrackedWork>::reclaim_copy(this);
   auto inner = work_->getFuture();
   auto type = result_ ? c10::TypePtr(c10::ListType::ofTensors()) : inner->elementType();

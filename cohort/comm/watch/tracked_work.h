@@ -8,6 +8,7 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -58,6 +59,7 @@ class TrackedWork : public c10d::Work {
   std::function<void()> after_;
   std::optional<std::vector<at::Tensor>> result_;
   std::once_flag after_once_;
+  std::atomic<bool> is_awaited_ = false;
 };
 
 /// Operations of this process that have been started and were dropped or not yet seen complete. Thread-safe.

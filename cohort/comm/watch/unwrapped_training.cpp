@@ -78,7 +78,7 @@ std::unique_ptr<at::ObserverContext> on_backward_node(const at::RecordFunction& 
 
 void watch_for_unwrapped_training(WatchedTraining training) {
   stop_watching();
-  if (training.world_size < 2) return;
+  if (training.world_size < 2 || training.rank != 0) return;
   const std::lock_guard lock(mutex);
   watch().training = std::move(training);
   last_pass = -1;

@@ -15,7 +15,7 @@ struct WatchedTraining {
   std::weak_ptr<const void> job;  ///< when it has gone, nobody is left to exchange gradients with
 };
 
-/// From now on, the second backward pass that reaches parameters warns, unless gradients_are_exchanged() came before, or a
+/// From now on, the second backward pass that reaches parameters warns on rank 0, unless gradients_are_exchanged() came before, or a
 /// parameter has hooks for its gradient. Costs a function call per node of a backward pass until then.
 void watch_for_unwrapped_training(WatchedTraining training);
 /// Ends the watch: a reducing collective or a message between two ranks has run (stages of a pipeline train by those), or a

@@ -63,6 +63,12 @@ concept StatefulDataset = requires(Dataset& dataset) {
 
 namespace detail {
 
+/// Where the dataset has begin_epoch(), or one inside of it: a DataLoader whose order changes tells it of each epoch.
+template <typename Dataset>
+void begin_epoch_of(Dataset& dataset, int64_t epoch) {
+  if constexpr (requires { dataset.begin_epoch(epoch); }) dataset.begin_epoch(epoch);
+}
+
 template <MapDataset Dataset>
 using ExampleOf = std::remove_cvref_t<decltype(std::declval<Dataset&>().get(int64_t{0}))>;
 

@@ -62,6 +62,10 @@ class BasicStackDataset {
     return std::apply([&](const auto&... dataset) { return Join()(dataset->get_batch(indices)...); }, datasets_);
   }
   int64_t size() const { return size_; }
+  /// As detail::begin_epoch_of().
+  void begin_epoch(int64_t epoch) const {
+    std::apply([epoch](const auto&... dataset) { (detail::begin_epoch_of(*dataset, epoch), ...); }, datasets_);
+  }
   const std::tuple<std::shared_ptr<Datasets>...>& datasets() const { return datasets_; }
 
  private:

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "cohort/base/log.h"
+#include "cohort/comm/group/job_warning.h"
 
 namespace cohort::data::detail {
 namespace {
@@ -37,7 +37,7 @@ std::vector<int64_t> lengths_of(int64_t size, const std::vector<double>& fractio
   for (int64_t i = 0; i < num_left; ++i) ++lengths[static_cast<size_t>(i) % lengths.size()];
   for (size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] > 0) continue;
-    base::warn_once(c10::str("Length of split at index ", i, " is 0. This might result in an empty dataset."));
+    comm::warn_once_per_job(c10::str("Length of split at index ", i, " is 0. This might result in an empty dataset."));
   }
   return lengths;
 }

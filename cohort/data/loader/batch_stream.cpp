@@ -18,6 +18,7 @@
 #include "cohort/base/cpu.h"
 #include "cohort/base/log.h"
 #include "cohort/comm/backend/host_program.h"
+#include "cohort/comm/group/unshared_batches.h"
 
 namespace cohort::data::detail {
 namespace {
@@ -294,6 +295,7 @@ std::shared_ptr<void> BatchStream::next() {
     if (!advice.empty() && !has_advised.exchange(true)) base::log_warning(advice);
     return nullptr;
   }
+  comm::note_batch(state_->options.reads_all_samples);
   ++stats.num_batches;
   if (stats.num_left) --*stats.num_left;
   stats.last_wait = end - begin;

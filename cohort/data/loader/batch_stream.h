@@ -42,6 +42,7 @@ struct StreamOptions {
   bool in_order = true;
   int64_t base_seed = 0;
   bool skips_unreadable = false;
+  bool reads_all_samples = false;  ///< on each of several ranks: see comm/group/unshared_batches.h
 };
 
 /// Outlives its stream.

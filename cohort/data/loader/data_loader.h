@@ -174,6 +174,9 @@ class DataLoader {
                                  detail::for_each_tensor(*static_cast<Batch*>(batch), fn);
                                }};
     if constexpr (kIsMap) facts.size = detail::dataset_size(dataset);
+    if constexpr (requires { dataset.begin_epoch(int64_t{0}); }) {
+      facts.begin_epoch = [&dataset](int64_t epoch) { dataset.begin_epoch(epoch); };
+    }
     return facts;
   }
   static std::shared_ptr<void> erase(Batch batch, bool pins) {

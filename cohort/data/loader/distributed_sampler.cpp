@@ -63,7 +63,7 @@ std::vector<int64_t> DistributedSampler::indices() {
 void DistributedSampler::warn_if_epoch_repeats() {
   const bool repeats = was_iterated_ && shuffle_ && !epoch_was_set_;
   was_iterated_ = true;
-  if (!repeats || has_warned_) return;
+  if (!repeats || has_warned_ || rank_ != 0) return;
   has_warned_ = true;
   TORCH_WARN(
       "[cohort] DistributedSampler begins a second epoch, but set_epoch was never called: every epoch has the same "

@@ -35,7 +35,7 @@ class COHORT_API DistributedSampler : public Sampler {
   /// Throws c10::ValueError when the rank is not in [0, num_replicas - 1].
   explicit DistributedSampler(int64_t dataset_size, DistributedSamplerOptions options = {});
 
-  /// Warns once when a shuffling sampler begins a second epoch and set_epoch was never called: both are in one order.
+  /// Warns once, on rank 0, when a shuffling sampler begins a second epoch and set_epoch was never called: both are in one order.
   std::vector<int64_t> indices() override;
   /// Indices of one rank in one epoch; the same on every rank.
   int64_t size() const override { return num_samples_; }
@@ -43,6 +43,7 @@ class COHORT_API DistributedSampler : public Sampler {
   /// Must be called before each epoch, with the same number on every rank.
   void set_epoch(int64_t epoch);
   int64_t epoch() const { return epoch_; }
+  bool shuffles() const { return shuffle_; }
 
  private:
   std::vector<int64_t> order() const;

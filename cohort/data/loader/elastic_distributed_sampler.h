@@ -53,6 +53,7 @@ class COHORT_API ElasticDistributedSampler : public Sampler {
   /// Begins a new epoch, unless it is the one that is set: that goes on where a loaded state left it.
   void set_epoch(int64_t epoch);
   int64_t epoch() const { return epoch_; }
+  bool shuffles() const { return shuffle_; }
 
   StateDict state_dict(std::optional<int64_t> num_given) const override;
   /// Returns 0: indices() leaves out what has been given. Throws c10::ValueError for the state of another dataset's length.

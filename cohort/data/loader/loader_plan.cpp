@@ -11,15 +11,18 @@
 
 #include "cohort/base/count.h"
 #include "cohort/base/cpu.h"
-#include "cohort/base/log.h"
 #include "cohort/comm/backend/accelerator.h"
+#include "cohort/comm/group/job_warning.h"
 #include "cohort/comm/group/process_group.h"
+#include "cohort/data/loader/distributed_sampler.h"
+#include "cohort/data/loader/elastic_distributed_sampler.h"
 
 namespace cohort::data::detail {
 namespace {
 
 constexpr auto kBaseSeed = "base_seed";
 constexpr auto kNumGiven = "num_batches_given";
+constexpr auto kNumEpochs = "num_epochs_before";
 
 void check(const DataLoaderOptions& options) {
   TORCH_CHECK_VALUE(options.num_workers >= 0,
@@ -74,9 +77,9 @@ void apply_global_batch_size(DataLoaderOptions& options) {
                     " ranks: each needs a sample");
   options.batch_size = global / num_ranks;
   if (global % num_ranks == 0) return;
-  base::warn_once(c10::str("a global batch of ", global, " samples does not divide evenly among ", num_ranks,
-                           " ranks: each takes ", options.batch_size, ", so that a step has ",
-                           options.batch_size * num_ranks, ", ", global % num_ranks, " fewer."));
+  comm::warn_once_per_job(c10::str("a global batch of ", global, " samples does not divide evenly among ", num_ranks,
+                                   " ranks: each takes ", options.batch_size, ", so that a step has ",
+                                   options.batch_size * num_ranks, ", ", global % num_ranks, " fewer."));
 }
 
 std::shared_ptr<BatchSampler> make_batch_sampler(const DataLoaderOptions& options, int64_t dataset_size) {
@@ -97,7 +100,7 @@ bool can_pin(const DataLoaderOptions& options) {
   if (copies_to_device(options)) return comm::accelerator().has_value();
   if (!options.pin_memory) return false;
   if (comm::accelerator()) return true;
-  base::warn_once(
+  comm::warn_once_per_job(
       "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.");
   return false;
 }
@@ -105,7 +108,7 @@ bool can_pin(const DataLoaderOptions& options) {
 void warn_of_many_workers(int num_workers) {
   const auto num_cores = base::available_cores();
   if (num_workers <= num_cores) return;
-  base::warn_once(
+  comm::warn_once_per_job(
       c10::str("This DataLoader will create ", num_workers,
                " worker threads in total. Our suggested max number of worker in current system is ", num_cores,
                ", which is smaller than what this DataLoader is going to create. Please be aware that excessive "
@@ -136,6 +139,23 @@ int64_t LoaderPlan::next_base_seed() {
   return at::empty({}, at::kLong).random_(options_.generator).item<int64_t>();
 }
 
+// That of the sampler, or of this loader. One whose order stays the same, as for validation, leaves the dataset as it is.
+void LoaderPlan::tell_epoch() {
+  const auto number = num_epochs_++;
+  if (!dataset_.begin_epoch || is_iterable_) return;
+  const auto tell = [&](const auto& sampler) {
+    if (sampler.shuffles() || sampler.epoch() > 0) dataset_.begin_epoch(sampler.epoch());
+  };
+  const auto* const sampler = options_.sampler.get();
+  if (const auto* const elastic = dynamic_cast<const ElasticDistributedSampler*>(sampler)) {
+    tell(*elastic);
+  } else if (const auto* const distributed = dynamic_cast<const DistributedSampler*>(sampler)) {
+    tell(*distributed);
+  } else if (options_.shuffle || sampler || options_.batch_sampler) {
+    dataset_.begin_epoch(number);
+  }
+}
+
 std::shared_ptr<WorkerThreads> LoaderPlan::lease_workers() {
   if (options_.num_workers == 0) return nullptr;
   if (workers_ && workers_->lease()) return workers_;
@@ -151,7 +171,8 @@ std::unique_ptr<BatchStream> LoaderPlan::begin_epoch(std::unique_ptr<BatchSource
                               .timeout = options_.timeout,
                               .in_order = options_.in_order,
                               .base_seed = base_seed_,
-                              .skips_unreadable = options_.skip_unreadable};
+                              .skips_unreadable = options_.skip_unreadable,
+                              .reads_all_samples = !is_iterable_ && !options_.sampler && !options_.batch_sampler};
   auto copies =
       copies_to_device(options_) ? std::make_unique<DeviceCopies>(*options_.device, dataset_.visit_batch) : nullptr;
   auto stream = std::make_unique<BatchStream>(std::move(source), options, lease_workers(), std::move(copies));
@@ -163,6 +184,7 @@ std::unique_ptr<BatchStream> LoaderPlan::begin_epoch(std::unique_ptr<BatchSource
 }
 
 std::unique_ptr<BatchStream> LoaderPlan::start(ReadBatch read, int64_t first_batch) {
+  tell_epoch();
   base_seed_ = next_base_seed();
   first_batch = base::add_capped(first_batch, std::exchange(num_loaded_, 0));
   std::vector<std::vector<int64_t>> batches = batch_sampler_->batches();
@@ -199,11 +221,13 @@ StateDict LoaderPlan::state_dict() const {
     state = batch_sampler_->state_dict(num_given);
   }
   if (num_given) set_number(state, kBaseSeed, base_seed_);
+  if (dataset_.begin_epoch) set_number(state, kNumEpochs, num_given ? num_epochs_ - 1 : num_epochs_);
   return state;
 }
 
 void LoaderPlan::load_state_dict(const StateDict& state) {
   if (state.contains(kBaseSeed)) number_in(state, kBaseSeed);  // which throws
+  if (state.contains(kNumEpochs)) num_epochs_ = number_in(state, kNumEpochs);
   num_loaded_ = is_iterable_ ? number_in(state, kNumGiven) : batch_sampler_->load_state_dict(state);
   loaded_ = state;
 }

@@ -63,6 +63,8 @@ struct DatasetFacts {
   bool is_batched = true;
   DatasetAddress address = {};
   VisitTensors visit_batch = nullptr;
+  /// Null: epochs do not differ, or the program says which it is.
+  std::function<void(int64_t epoch)> begin_epoch = {};
 };
 
 class COHORT_API LoaderPlan {
@@ -94,6 +96,7 @@ class COHORT_API LoaderPlan {
   std::unique_ptr<BatchStream> begin_epoch(std::unique_ptr<BatchSource> source, int64_t num_left_out);
   std::shared_ptr<WorkerThreads> lease_workers();
   int64_t next_base_seed();
+  void tell_epoch();
 
   DataLoaderOptions options_;
   DatasetFacts dataset_;
@@ -107,6 +110,7 @@ class COHORT_API LoaderPlan {
   bool was_ended_ = false;                      ///< it is over, whatever is left of it
   int64_t base_seed_ = 0;
   std::optional<StateDict> loaded_;  ///< for the next epoch
+  int64_t num_epochs_ = 0;           ///< that have begun
   int64_t num_loaded_ = 0;           ///< batches of it that have been given
 };
 

@@ -15,6 +15,7 @@
 #include "cohort/base/log.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/group_backend.h"
+#include "cohort/comm/group/job_warning.h"
 #include "cohort/parallel/ddp/agree_on_buckets.h"
 #include "cohort/parallel/ddp/bucket_memory.h"
 #include "cohort/parallel/ddp/in_place.h"
@@ -204,12 +205,12 @@ void OverlapEngine::prepare(const std::vector<at::Tensor>& outputs) {
   if (gradient_dtype_) search_.emplace(parameters_);  // another dtype is another accumulator
   unused_ = search_->unused(outputs);
   if (unused_.empty()) {
-    base::warn_once(none_unused_message(reader_));
+    comm::warn_once_per_job(none_unused_message(reader_));
   }
 }
 
 void OverlapEngine::on_gradient(size_t index) {
-  if (at::GradMode::is_enabled()) base::warn_once(create_graph_message());
+  if (at::GradMode::is_enabled()) comm::warn_once_per_job(create_graph_message());
   Replaced replaced;  // destroyed after the lock has gone
   std::unique_lock lock(mutex_);
   if (counts_uses()) is_used_here_[index] = 1;  // under no_sync() too: its gradient waits for the next reduction

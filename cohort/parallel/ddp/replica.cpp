@@ -13,8 +13,9 @@
 #include <unordered_set>
 
 #include "cohort/base/env.h"
-#include "cohort/base/log.h"
 #include "cohort/base/purpose.h"
+#include "cohort/comm/group/job_warning.h"
+#include "cohort/comm/group/unshared_batches.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/ddp/delayed_all_reduce.h"
 #include "cohort/parallel/ddp/low_precision.h"
@@ -241,7 +242,7 @@ void Replica::note_gradient() {
   if (num_forwards_ > 0) {
     --num_forwards_;
   } else if (!is_local_) {
-    base::warn_once(fmt::format(
+    comm::warn_once_per_job(fmt::format(
         "rank {} of {} has trained the module inside DistributedDataParallel without it: a backward pass came from a "
         "forward pass of the module itself, so its gradients stay on this rank and the ranks' models differ from "
         "now on. Call the wrapper instead: ddp(x) or ddp->forward(x)",
@@ -282,6 +283,7 @@ void Replica::before_forward() {
     num_live_work_.reset();  // of a forward pass in a Join that has thrown
     announcement_.reset();
   }
+  if (at::GradMode::is_enabled() && options_.process_group->getSize() > 1) comm::check_batch_is_of_share();
   if (at::GradMode::is_enabled() || is_in_join()) reducer_->prepare_forward();
   if (synchronises_buffers_at(BufferCommHookLocation::kPreForward)) synchronise_buffers(/*is_candidate=*/true);
   if (is_in_join()) announce_step();

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/base/log.h"
+#include "cohort/comm/group/job_warning.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/parallel/fsdp/absent_gradients.h"
 #include "cohort/parallel/fsdp/in_autograd.h"
@@ -64,7 +64,7 @@ void GatheredParamGroup::split_after_forward(int num_ranks) {
                     "If passing reshard_after_forward as an int, it should be a factor of ", world_size_, ", not ",
                     num_ranks);
   if (num_ranks == 1) {
-    base::warn_once(
+    comm::warn_once_per_job(
         "reshard_after_forward=1 (int) means resharding parameters to world size 1, instead of "
         "reshard_after_forward=true (bool)");
   }

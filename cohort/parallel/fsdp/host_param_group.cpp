@@ -17,7 +17,6 @@
 #include <string>
 #include <utility>
 
-#include "cohort/base/log.h"
 #include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/common_memory.h"

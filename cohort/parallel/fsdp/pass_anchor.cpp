@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "cohort/base/log.h"
+#include "cohort/comm/group/job_warning.h"
 
 namespace cohort::fsdp {
 namespace {
@@ -44,7 +44,7 @@ void hook_outputs(const std::vector<at::Tensor>& outputs, const std::function<vo
   for (const auto& output : outputs) {
     if (!output.requires_grad()) continue;
     if (output.is_view()) {
-      base::warn_once(
+      comm::warn_once_per_job(
           "FSDP2-wrapped module returned a view tensor. An in-place op on this view (e.g., `x += y`) will silently "
           "drop the pre-backward hook and skip the all-gather, which can cause backward to fail or produce wrong "
           "gradients. Use out-of-place ops (`out = out + y`, not `out += y`) or `.clone()` the output before any "

@@ -11,10 +11,11 @@
 #include <exception>
 #include <utility>
 
-#include "cohort/base/log.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/collectives/shm_empty.h"
+#include "cohort/comm/group/job_warning.h"
+#include "cohort/comm/group/unshared_batches.h"
 #include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/parallel/fsdp/agreement.h"
 #include "cohort/parallel/fsdp/cut_mesh.h"
@@ -97,7 +98,8 @@ std::shared_ptr<ParamGroup> make_group(const std::vector<NamedParameter>& parame
                                        const std::shared_ptr<CommContext>& context, const MeshGroups& groups,
                                        const Options& options) {
   if (options.offload_policy.offloads_to_cpu && context->device.is_cpu()) {
-    base::warn_once("CPUOffloadPolicy changes nothing where the CPU computes: shards are in its memory anyway.");
+    comm::warn_once_per_job(
+        "CPUOffloadPolicy changes nothing where the CPU computes: shards are in its memory anyway.");
   }
   if (is_so_on_all(fits_one_memory(parameters, context->device, groups, options), groups.replicas)) {
     return std::make_shared<HostParamGroup>(parameters, groups.shards, groups.replicas, options.mp_policy);
@@ -286,6 +288,7 @@ Sharding::Forward::Forward(Sharding& sharding, size_t module)
     : sharding_(sharding), module_(module), num_exceptions_(std::uncaught_exceptions()) {
   TORCH_CHECK_INDEX(module < sharding.group_->modules_to_run().num_modules(), "this Sharding has no module ", module);
   sharding_.join_root();
+  if (at::GradMode::is_enabled() && sharding_.process_group_->getSize() > 1) comm::check_batch_is_of_share();
   sharding_.root_->begin_forward();
   is_outermost_ = sharding_.root_->is_outermost();
   try {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cohort/base/log.h"
+#include "cohort/comm/group/job_warning.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/parallel/optim/average_parameters.h"
 
@@ -64,7 +65,7 @@ PeriodicModelAverager::PeriodicModelAverager(int64_t period, int64_t warmup_step
     : ModelAverager(std::move(process_group)), period_(period), warmup_steps_(warmup_steps) {
   check_warmup_steps(warmup_steps);
   TORCH_CHECK_VALUE(period >= 1, "Arg ``period`` must be a positive value.");
-  if (period == 1) base::warn_once(std::string("When period is 1") + kNoNeedToAverage);
+  if (period == 1) comm::warn_once_per_job(std::string("When period is 1") + kNoNeedToAverage);
 }
 
 Group PeriodicModelAverager::group_of_this_step() const {
@@ -79,7 +80,8 @@ HierarchicalModelAverager::HierarchicalModelAverager(const std::vector<PeriodGro
   check_periods(period_group_sizes, overall_size);
   check_warmup_steps(warmup_steps);
   if (period_group_sizes.back().first == 1) {
-    base::warn_once(std::string("When the maximum period in arg ``period_group_sizes`` is 1") + kNoNeedToAverage);
+    comm::warn_once_per_job(std::string("When the maximum period in arg ``period_group_sizes`` is 1") +
+                            kNoNeedToAverage);
   }
   base::log_info("Model averaging hierarchy:");
   for (const auto& [period, size] : period_group_sizes) {

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "cohort/comm/collectives/collectives.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
@@ -35,13 +38,12 @@ COHORT_WORKER(trains_alone) {
 TEST(Forgotten, UnwrappedModelIsToldOnceMessage) {
   const auto results = run_workers("trains_alone");
   results.expect_success();
-  for (int rank = 0; rank < 2; ++rank) {
-    EXPECT_EQ(results[rank].errors,
-              "[cohort] warning: rank " + std::to_string(rank) +
-                  " of 2 has run two backward passes and exchanged no gradients: each rank trains its own copy of the "
-                  "model. Wrap the model in cohort::DistributedDataParallel, or all_reduce the gradients yourself. If "
-                  "your program adds up the gradients of several backward passes before it does so, all is well.\n");
-  }
+  EXPECT_EQ(
+      results[0].errors,
+      "[cohort] warning: rank 0 of 2 has run two backward passes and exchanged no gradients: each rank trains its own "
+      "copy of the model. Wrap the model in cohort::DistributedDataParallel, or all_reduce the gradients yourself. If "
+      "your program adds up the gradients of several backward passes before it does so, all is well.\n");
+  EXPECT_EQ(results[1].errors, "");
 }
 
 COHORT_WORKER(exchanges_by_hand) {
@@ -74,6 +76,51 @@ TEST(Forgotten, DestroyIsToldAtExitMessage) {
   EXPECT_EQ(results[0].errors,
             "[cohort] warning: the program ended without destroy_process_group(); its groups are released now. Call it "
             "before main returns, when every rank is done.\n");
+  EXPECT_EQ(results[1].errors, "");
+}
+
+// Arguments: the backend, and what is done with the works.
+COHORT_WORKER(starts_works) {
+  init_process_group(test::worker_arguments().at(0).c_str());
+  const auto& what = test::worker_arguments().at(1);
+  const auto tensor = at::ones({4});
+  std::vector<WorkPtr> works;
+  for (int i = 0; i < 5; ++i) works.push_back(all_reduce(tensor, {.async_op = true}));
+  works.push_back(broadcast(tensor, 0, {.async_op = true}));
+  for (const auto& work : works) {
+    if (what == "waits") work->wait();
+    if (what == "asks") REQUIRE(work->isCompleted() || true);
+    if (what == "takes futures") work->getFuture()->wait();
+  }
+  barrier();
+  works.clear();
+  if (what != "exits") destroy_process_group();
+}
+
+TEST(Forgotten, WorksThatNobodyWaitedForAreNamedMessage) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    const auto errors_of = [&](const std::string& what) {
+      const auto results = run_workers("starts_works", {.arguments = {backend, what}, .loads_anew = what == "exits"});
+      results.expect_success();
+      EXPECT_EQ(results[1].errors, "");
+      return results[0].errors;
+    };
+    SCOPED_TRACE(backend);
+    const std::string warning =
+        "[cohort] warning: nobody has called wait() on the Work of all_reduce #1 on group \"default_pg\", all_reduce "
+        "#2 on "
+        "group \"default_pg\", all_reduce #3 on group \"default_pg\", all_reduce #4 on group \"default_pg\", 2 more: "
+        "their "
+        "tensors may have been read before the results were there. Call wait() on every Work before you use its "
+        "tensors.\n";
+    EXPECT_EQ(errors_of("drops"), warning);
+    EXPECT_EQ(
+        errors_of("exits"),
+        "[cohort] warning: the program ended without destroy_process_group(); its groups are released now. Call it "
+        "before main returns, when every rank is done.\n" +
+            warning);
+    for (const std::string what : {"waits", "asks", "takes futures"}) EXPECT_EQ(errors_of(what), "") << what;
+  }
 }
 
 COHORT_WORKER(fails_without_destroy) {

@@ -3,9 +3,11 @@
 ///     const TransformedDataset dataset(images, Compose({RandomCrop(32, {.padding = {4}}), ToTensor()}), {.seed = 7});
 ///     const DataLoader loader(dataset, {.batch_size = 32, .num_workers = 2});
 ///     for (int epoch = 0; epoch < 3; ++epoch) {
-///       dataset.set_epoch(epoch);   // other crops each epoch, the same whatever the number of workers and ranks
 ///       for (auto& [image, label] : loader) ...
 ///     }
+///
+/// Each epoch has other crops, the same whatever the number of workers and ranks: a loader that shuffles, or whose sampler does,
+/// tells the dataset its epoch. dataset.set_epoch(epoch) before each epoch says it where the loader does not, or otherwise.
 ///
 /// An example that is a pair or a tuple has its image first, and the rest of it stays as it is. Any other example is given to
 /// the transform whole; so is a pair to a function that takes one.
@@ -133,9 +135,17 @@ class TransformedDataset {
     }
   }
 
-  /// Which random numbers the examples get from now on; an epoch in [0, 2^32).
-  void set_epoch(int64_t epoch) const { epoch_->store(epoch); }
-  int64_t epoch() const { return epoch_->load(); }
+  /// Which random numbers the examples get from now on; an epoch in [0, 2^32). From the first call on no DataLoader says it.
+  void set_epoch(int64_t epoch) const {
+    epoch_->is_programs = true;
+    epoch_->number = epoch;
+  }
+  int64_t epoch() const { return epoch_->number; }
+  /// The same from a DataLoader, unless the program sets epochs itself.
+  void begin_epoch(int64_t epoch) const {
+    if (!epoch_->is_programs) epoch_->number = epoch;
+    detail::begin_epoch_of(*dataset_, epoch);
+  }
   Dataset& dataset() const { return *dataset_; }
 
  private:
@@ -190,7 +200,11 @@ class TransformedDataset {
   std::shared_ptr<Dataset> dataset_;
   Fn transform_;
   TransformedDatasetOptions options_;
-  std::shared_ptr<std::atomic<int64_t>> epoch_ = std::make_shared<std::atomic<int64_t>>(0);
+  struct Epoch {
+    std::atomic<int64_t> number = 0;
+    std::atomic<bool> is_programs = false;
+  };
+  std::shared_ptr<Epoch> epoch_ = std::make_shared<Epoch>();
 };
 
 template <typename Dataset, typename Fn>

@@ -9,6 +9,7 @@
 
 #include "cohort/data/datasets/tensor_dataset.h"
 #include "cohort/data/loader/data_loader.h"
+#include "cohort/data/loader/distributed_sampler.h"
 #include "cohort/extras/data/transforms/crop.h"
 #include "cohort/extras/data/transforms/flip.h"
 #include "cohort/extras/data/transforms/mixup.h"
@@ -55,6 +56,33 @@ TEST(TransformedDataset, ACopyInALoaderKnowsTheEpoch) {
   dataset.set_epoch(1);
   EXPECT_FALSE((*loader.begin()).first.equal(first));
   EXPECT_EQ(loader.dataset().epoch(), 1);
+}
+
+// By the numbers of the pictures, whatever the order.
+at::Tensor crops_in(const DataLoader<TransformedDataset<Pictures>>& loader) {
+  at::Tensor sums = at::zeros({20});
+  for (auto& [image, label] : loader) sums.index_put_({label}, image.to(at::kFloat).sum({1, 2, 3}));
+  return sums;
+}
+
+TEST(TransformedDataset, EachEpochOfALoaderHasOtherCrops) {
+  const Compose transform({RandomCrop(8), ToTensor()});
+  const auto sampler =
+      std::make_shared<DistributedSampler>(20, DistributedSamplerOptions{.num_replicas = 1, .rank = 0});
+  const TransformedDataset dataset(Pictures(), transform);
+  const DataLoader loader(dataset, {.batch_size = 4, .sampler = sampler});
+  sampler->set_epoch(1);
+  const at::Tensor first = crops_in(loader);
+  sampler->set_epoch(2);
+  EXPECT_GT(crops_in(loader).ne(first).sum().item<int64_t>(), 15);
+  sampler->set_epoch(1);
+  EXPECT_TRUE(crops_in(loader).equal(first));
+  dataset.set_epoch(1);  // from here on the program says it
+  sampler->set_epoch(2);
+  EXPECT_TRUE(crops_in(loader).equal(first));
+  const DataLoader shuffled(TransformedDataset(Pictures(), transform), {.batch_size = 4, .shuffle = true});
+  const at::Tensor once = crops_in(shuffled);
+  EXPECT_GT(crops_in(shuffled).ne(once).sum().item<int64_t>(), 15);
 }
 
 TEST(TransformedDataset, GivesTheRestAsItIs) {
