@@ -100,6 +100,12 @@ std::vector<OpCase> index_cases() {
           "index_fill", [](T x, T i) -> Tensors { return {x.index_fill(1, i, 7)}; }, at::tensor({2, 0}, at::kLong)),
       two(
           "scatter of a number", [](T x, T i) -> Tensors { return {x.scatter(1, i, 3.5)}; }, indices({5, 2, 4}, 3)),
+  };
+}
+
+std::vector<OpCase> border_cases() {
+  using T = const at::Tensor&;
+  return {
       one("roll",
           [](T x) -> Tensors {
             return {x.roll(2, 0), x.roll({1, -1}, {1, 2}), x.roll(3)};

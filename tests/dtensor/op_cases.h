@@ -37,6 +37,7 @@ std::vector<OpCase> reduction_cases();
 std::vector<OpCase> selection_cases();
 std::vector<OpCase> search_cases();
 std::vector<OpCase> index_cases();
+std::vector<OpCase> border_cases();
 std::vector<OpCase> matrix_cases();
 std::vector<OpCase> network_cases();
 std::vector<OpCase> loss_cases();

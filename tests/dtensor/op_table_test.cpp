@@ -190,6 +190,7 @@ TEST(DTensorOperations, Parts) { try_cases(test::part_cases()); }
 TEST(DTensorOperations, Selections) { try_cases(test::selection_cases()); }
 TEST(DTensorOperations, Searches) { try_cases(test::search_cases()); }
 TEST(DTensorOperations, Indices) { try_cases(test::index_cases()); }
+TEST(DTensorOperations, BordersAndDiagonals) { try_cases(test::border_cases()); }
 TEST(DTensorOperations, Reductions) { try_cases(test::reduction_cases()); }
 TEST(DTensorOperations, Matrices) { try_cases(test::matrix_cases()); }
 TEST(DTensorOperations, Networks) { try_cases(test::network_cases()); }

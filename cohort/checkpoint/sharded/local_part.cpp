@@ -63,9 +63,7 @@ std::vector<files::SaveItem> describe(const ShardedStateDict& state) {
   return items;
 }
 
-at::Tensor plain_data(const at::Tensor& tensor) {
-  return comm::as_plain(tensor.detach().cpu());
-}
+at::Tensor plain_data(const at::Tensor& tensor) { return comm::as_plain(tensor.detach().cpu()); }
 
 bool is_plain(const at::Tensor& tensor, c10::ScalarType dtype) {
   return tensor.is_cpu() && tensor.scalar_type() == dtype && dtype != at::kBool && comm::is_plain(tensor);

@@ -137,8 +137,7 @@ void commit_model(const Module& model, const ModelPlan& plan) {
   {
     const c10::AutoGradMode no_grad(false);
     for (const auto& [to, from] : plan.copies) {
-      const bool is_same =
-          from.is_alias_of(to) && comm::starts_like(from, to) && from.strides() == to.strides();
+      const bool is_same = from.is_alias_of(to) && comm::starts_like(from, to) && from.strides() == to.strides();
       if (!is_same) to.copy_(from);
     }
   }

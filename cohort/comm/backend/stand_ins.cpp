@@ -60,8 +60,7 @@ void StandIns::copy_back() const {
 
 at::Tensor pack(const std::vector<at::Tensor>& tensors) {
   const at::NoGradGuard no_grad;
-  return at::cat(
-      each(tensors, [](const at::Tensor& tensor) { return as_bytes(as_plain(tensor)); }));
+  return at::cat(each(tensors, [](const at::Tensor& tensor) { return as_bytes(as_plain(tensor)); }));
 }
 
 }  // namespace cohort::comm

@@ -61,7 +61,8 @@ class JoinedJobs {
 
   /// The job in whose first group's store this one lies; null: none.
   std::shared_ptr<Roster> find(const StorePtr& store) const {
-    std::vector<std::shared_ptr<Roster>> living;  // let go without the lock, as a roster may be the last to hold a store
+    std::vector<std::shared_ptr<Roster>>
+        living;  // let go without the lock, as a roster may be the last to hold a store
     {
       const std::lock_guard lock(mutex_);
       for (const auto& each : rosters_) {

@@ -30,7 +30,7 @@ struct JoinRequest {
   int rank = 0;
   int world_size = 1;
   std::chrono::milliseconds timeout;
-  std::string group_name;         ///< PyTorch's, "0"
+  std::string group_name;  ///< PyTorch's, "0"
   /// Default-group ranks of the members; empty for the default group, and for one that a program builds by hand.
   std::vector<int> global_ranks;
 };

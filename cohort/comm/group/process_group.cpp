@@ -107,10 +107,8 @@ Group init_process_group(const InitOptions& options) {
   }
   if (plan) store->setTimeout(timeout);
   world().last_place = plan ? comm::place_of_rank_0(*plan) : "";
-  comm::watch_for_unwrapped_training({.rank = rank,
-                                      .world_size = world_size,
-                                      .wrapper = "cohort::DistributedDataParallel",
-                                      .job = world().roster});
+  comm::watch_for_unwrapped_training(
+      {.rank = rank, .world_size = world_size, .wrapper = "cohort::DistributedDataParallel", .job = world().roster});
   comm::apply_default_thread_count(ranks_on_host(plan ? &*plan : nullptr));
   return world().default_group;
 }

@@ -22,8 +22,8 @@ struct MovedView {
   LayoutPtr layout;
   std::vector<int64_t> sizes;
   std::shared_ptr<MovedView> outer = {};
-  /// The tensor's elements, in their order, as they had to lie. The view has this memory. Undefined: it has a copy, of which nobody
-  /// knows what it is of.
+  /// The tensor's elements, in their order, as they had to lie. The view has this memory. Undefined if it has a copy, and
+  /// nobody knows of what.
   at::Tensor moved;
   Placements placements;
   uint32_t version = 0;  ///< of `base`, when both were alike

@@ -102,8 +102,7 @@ struct BroadcastParameters : torch::autograd::Function<BroadcastParameters> {
 };
 
 bool shares_memory(const at::Tensor& a, const at::Tensor& b) {
-  return a.is_alias_of(b) && comm::starts_like(a, b) && a.sizes() == b.sizes() &&
-         a.strides() == b.strides();
+  return a.is_alias_of(b) && comm::starts_like(a, b) && a.sizes() == b.sizes() && a.strides() == b.strides();
 }
 
 // How many have the tensor, or other tensors of its memory; the first replica's memory is the module's.

@@ -110,7 +110,7 @@ class GatheredParamGroup final : public ParamGroup, public std::enable_shared_fr
   Phase phase_ = Phase::kIdle;
   Place place_ = Place::kSharded;
   bool makes_graph_ = false;  ///< the backward pass, for second derivatives
-  int num_expected_ = 0;  ///< forward passes whose inputs backward will bring gradients to
+  int num_expected_ = 0;      ///< forward passes whose inputs backward will bring gradients to
   int num_done_ = 0;
   bool was_used_ = false;  ///< by a forward pass that backward may follow
   bool is_finished_ = false;

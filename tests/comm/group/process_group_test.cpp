@@ -154,8 +154,7 @@ COHORT_WORKER(tcp_url) {
 TEST(ProcessGroup, MeetsByTcpUrl) { run_workers("tcp_url").expect_success(); }
 
 TEST(ProcessGroup, TakesAGivenStore) {
-  const auto group =
-      init_process_group({.world_size = 1, .rank = 0, .store = c10::make_intrusive<c10d::HashStore>()});
+  const auto group = init_process_group({.world_size = 1, .rank = 0, .store = c10::make_intrusive<c10d::HashStore>()});
   EXPECT_EQ(group, default_group());
   auto tensor = at::ones({2});
   all_reduce(tensor, {.group = group});

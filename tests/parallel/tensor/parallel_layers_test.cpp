@@ -354,7 +354,9 @@ COHORT_WORKER(layers_end) {
   init_process_group({.backend = test::backend_of_tests()});
   auto layer = std::make_shared<ColumnParallelLinearImpl>(4, 4, ColumnParallelOptions{.bias = false});
   layer->weight.mutable_grad() = at::full_like(layer->weight, get_rank() + 1.0);
-  const auto norm = [parameter = layer->weight] { return nn::utils::get_total_norm(nn::utils::gradients_of(parameter)); };
+  const auto norm = [parameter = layer->weight] {
+    return nn::utils::get_total_norm(nn::utils::gradients_of(parameter));
+  };
   const auto expected = norm();
   REQUIRE(std::abs(expected.item<double>() - std::sqrt(8.0 * (1 + 4))) < 1e-5);
   { const auto copy = std::make_shared<ColumnParallelLinearImpl>(*layer); }
