@@ -184,17 +184,9 @@ void Bucket::take_sparse(const at::Tensor& parameter, int world_size, Averaging 
 }
 
 void Bucket::accept(const at::Tensor& result) {
-  if (result.is_same(is_sparse_ ? contents_ : gradients_)) return;  // most hooks work in place
+  if (!is_sparse_) return copy_result(gradients_, result);
   const at::NoGradGuard no_grad;
-  if (is_sparse_) {
-    contents_.copy_(result);
-    return;
-  }
-  TORCH_CHECK(result.defined() && result.numel() == contents_.numel(),
-              "DDP communication hook: the future's tensor must have as many elements as the bucket, ",
-              contents_.numel(), ", got ",
-              result.defined() ? c10::str("sizes ", result.sizes()) : "an undefined tensor");
-  gradients_.copy_(result.reshape(-1));
+  if (!result.is_same(contents_)) contents_.copy_(result);
 }
 
 void Bucket::give(size_t slot, const at::Tensor& parameter) {

@@ -1,6 +1,8 @@
 #include "cohort/parallel/ddp/comm_hook.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/core/jit_type.h>
+#include <ATen/ops/view_as_real.h>
 
 #include <utility>
 
@@ -21,6 +23,19 @@ at::Tensor tensor_of(const c10::IValue& value) {
   TORCH_CHECK(value.isTensorList() && !value.toTensorList().empty(),
               "expected the hook result is either a Tensor or a TensorList found ", value.tagKind());
   return value.toTensorList().get(0);
+}
+
+void copy_result(const at::Tensor& contents, const at::Tensor& result) {
+  const at::NoGradGuard no_grad;
+  const bool is_real_view = contents.is_complex() && result.defined() && !result.is_complex();
+  const auto to = is_real_view ? at::view_as_real(contents).view(-1) : contents;
+  TORCH_CHECK(result.defined() && result.numel() == to.numel(),
+              "DDP communication hook: the future's tensor must have as many elements as the bucket, ", to.numel(),
+              ", got ", result.defined() ? c10::str("sizes ", result.sizes()) : "an undefined tensor");
+  const auto flat = result.reshape(-1);
+  const bool is_there = flat.scalar_type() == to.scalar_type() && flat.is_contiguous() &&
+                        flat.const_data_ptr() == to.const_data_ptr() && flat.is_conj() == to.is_conj();
+  if (!is_there) to.copy_(flat);  // most hooks work in place
 }
 
 at::Tensor result_of(const CommHookFuture& future) {

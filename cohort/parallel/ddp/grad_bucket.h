@@ -15,19 +15,20 @@ namespace cohort::ddp {
 class COHORT_API GradBucket {
  public:
   /// `buffer`: the gradients of `parameters` one after the other, flat; or the sparse gradient of a single parameter.
-  GradBucket(size_t index, size_t num_buckets, at::Tensor buffer, std::vector<at::Tensor> parameters)
-      : index_(index), num_buckets_(num_buckets), buffer_(std::move(buffer)), parameters_(std::move(parameters)) {}
+  GradBucket(size_t index, size_t num_buckets, const at::Tensor& buffer, std::vector<at::Tensor> parameters);
 
   /// Place in the order in which buckets are reduced; the first is 0.
   size_t index() const { return index_; }
   /// The last bucket of the step.
   bool is_last() const { return index_ + 1 == num_buckets_; }
-  /// One-dimensional, not divided by the number of ranks. Hooks may write into it.
+  /// One-dimensional, not divided by the number of ranks. Hooks may write into it. Of complex gradients it is the real view: two
+  /// numbers for each element, as in PyTorch.
   const at::Tensor& buffer() const { return buffer_; }
   /// Exchanges the tensor that buffer() and gradients() show, for the hooks that are called with this object; what is reduced
   /// in the end is the value of the hook's future.
   void set_buffer(at::Tensor buffer) { buffer_ = std::move(buffer); }
-  /// A view of buffer() for each parameter, of its sizes and row-major whatever its strides; none of a sparse gradient.
+  /// A view of buffer() for each parameter, of its sizes and row-major whatever its strides, with a last dimension of two for a
+  /// complex one; none of a sparse gradient.
   std::vector<at::Tensor> gradients() const;
   /// In the order of gradients().
   const std::vector<at::Tensor>& parameters() const { return parameters_; }

@@ -78,7 +78,7 @@ void GradientNorm::on_end() {
   const auto own = std::exchange(norms_, {});
   auto norm = own.empty() ? at::zeros({}, options) : at::linalg_vector_norm(at::stack(own), norm_type_);
   if (group_->getSize() > 1 && !looks_at_all_) norm = total(norm);
-  value_ = norm.to(parameters_.front().dtype());
+  value_ = norm.to(c10::toRealValueType(parameters_.front().scalar_type()));
 }
 
 const at::Tensor& GradientNorm::value() const {

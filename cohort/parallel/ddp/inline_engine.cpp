@@ -152,7 +152,9 @@ class InlineEngine final : public GradientEngine {
     for (const size_t index : plan_[bucket]) parameters.push_back(parameters_[index]);
     GradBucket seen(bucket, plan_.size(), tensor, std::move(parameters));
     const auto result = result_of(run_comm_hook(hook_, seen));
-    return tensor.is_sparse() ? result : result.reshape(tensor.sizes());
+    if (tensor.is_sparse()) return result;
+    copy_result(tensor, result);
+    return tensor;
   }
 
   void all_reduce(const at::Tensor& tensor) {

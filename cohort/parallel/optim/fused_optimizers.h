@@ -6,8 +6,10 @@
 ///
 /// They are LibTorch's optimizers in all but the step: options, parameter groups, state, files, schedulers and what takes such
 /// optimizers (ZeroRedundancyOptimizer, fuse_step, checkpoints) are the same, and a state of either loads into the other.
-/// What the kernels do not take, LibTorch's step updates as before: parameters that are complex or sparse, have gaps in their
-/// memory or gradients of another dtype or layout, or lie on a device without such kernels.
+/// A complex number is updated as the two real ones that it is, as in Python. LibTorch's own Adam takes the square of the complex
+/// number, so its numbers are others.
+/// What the kernels do not take, LibTorch's step updates as before: parameters that are sparse, have gaps in their memory or
+/// gradients of another dtype or layout, or lie on a device without such kernels.
 /// Shards of fully_shard are parameters as any others. Thread-safety: as of LibTorch's.
 #pragma once
 

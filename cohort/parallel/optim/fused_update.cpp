@@ -49,12 +49,23 @@ State& fused_state_of(Optimizer& optimizer, const at::Tensor& parameter) {
   return static_cast<State&>(*state);
 }
 
+// What lies in memory is neither to be conjugated nor negated when it is read.
+bool has_own_numbers(const at::Tensor& tensor) { return !tensor.is_conj() && !tensor.is_neg(); }
+
+// Complex numbers as the two real ones that each is, as Python's optimizers take them.
+ParameterList real_ones(ParameterList list) {
+  for (auto& tensor : list) {
+    if (tensor.is_complex()) tensor = at::view_as_real(tensor);
+  }
+  return list;
+}
+
 // The kernels walk through the memory of a parameter and of all that belongs to it alike, and look at the parameter's size only.
 at::Tensor like_parameter(const at::Tensor& parameter, const at::Tensor& tensor, const char* name) {
   TORCH_CHECK(tensor.sizes() == parameter.sizes(), "The ", name, " of a parameter of sizes ", parameter.sizes(),
               " has sizes ", tensor.sizes());
   if (tensor.strides() == parameter.strides() && tensor.scalar_type() == parameter.scalar_type() &&
-      tensor.device() == parameter.device()) {
+      tensor.device() == parameter.device() && has_own_numbers(tensor)) {
     return tensor;
   }
   return at::empty_like(parameter).copy_(tensor);
@@ -109,8 +120,9 @@ void update_adam(Optimizer& optimizer, const OptimizerParamGroup& group, const P
       state->step(state->step() + 1);
       steps.push_back(step_tensors.of(state->step()));
     }
-    kernel(parameters, gradients, averages, squares, largest_squares, steps, options.lr(), beta1, beta2,
-           options.weight_decay(), options.eps(), options.amsgrad(), /*maximize=*/false);
+    kernel(real_ones(parameters), real_ones(gradients), real_ones(averages), real_ones(squares),
+           real_ones(largest_squares), steps, options.lr(), beta1, beta2, options.weight_decay(), options.eps(),
+           options.amsgrad(), /*maximize=*/false);
     bump_versions(parameters);
   }
 }
@@ -119,7 +131,7 @@ void update_adam(Optimizer& optimizer, const OptimizerParamGroup& group, const P
 // (2.13). They go through float32, in which it computes anyway.
 class ForSgdKernel {
  public:
-  explicit ForSgdKernel(const ParameterList& list) : list_(list), wide_(list) {
+  explicit ForSgdKernel(const ParameterList& list) : list_(real_ones(list)), wide_(list_) {
     for (auto& tensor : wide_) {
       if (tensor.is_cpu() && tensor.element_size() == 2) tensor = tensor.to(at::kFloat);
     }
@@ -132,7 +144,7 @@ class ForSgdKernel {
   }
 
  private:
-  const ParameterList& list_;
+  const ParameterList list_;
   ParameterList wide_;
 };
 
@@ -144,7 +156,8 @@ bool has_fused_kernels(c10::DeviceType type) {
 
 bool has_fused_dtype(const at::Tensor& tensor) {
   const auto dtype = tensor.scalar_type();
-  return dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf || dtype == at::kBFloat16;
+  return dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf || dtype == at::kBFloat16 ||
+         dtype == at::kComplexFloat || dtype == at::kComplexDouble;
 }
 
 }  // namespace
@@ -197,8 +210,9 @@ void fused_sgd(Optimizer& optimizer, const OptimizerParamGroup& group, const Par
 bool can_fuse(const at::Tensor& parameter) {
   const auto& gradient = parameter.grad();
   return parameter.layout() == at::kStrided && gradient.defined() && gradient.layout() == at::kStrided &&
-         has_fused_dtype(parameter) && gradient.scalar_type() == parameter.scalar_type() &&
-         parameter.is_non_overlapping_and_dense() && has_fused_kernels(parameter.device().type());
+         has_fused_dtype(parameter) && has_own_numbers(parameter) &&
+         gradient.scalar_type() == parameter.scalar_type() && parameter.is_non_overlapping_and_dense() &&
+         has_fused_kernels(parameter.device().type());
 }
 
 }  // namespace cohort::optim

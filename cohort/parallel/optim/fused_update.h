@@ -30,7 +30,7 @@ void fused_adamw(torch::optim::Optimizer& optimizer, const torch::optim::Optimiz
                  const std::vector<at::Tensor>& parameters);
 
 /// Whether the kernels take a parameter with its gradient: both dense, without gaps in the parameter's memory, and of one
-/// floating-point dtype, on a device that has the kernels.
+/// floating-point or complex dtype, on a device that has the kernels.
 bool can_fuse(const at::Tensor& parameter);
 
 }  // namespace cohort::optim

@@ -22,6 +22,13 @@ bool are_same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b
                     [](const at::Tensor& left, const at::Tensor& right) { return left.is_same(right); });
 }
 
+// Of a complex parameter hooks see the real view.
+at::Tensor in_dtype_of(const at::Tensor& parameter, const at::Tensor& gradient) {
+  const auto dtype = parameter.scalar_type();
+  if (!parameter.is_complex() || gradient.is_complex()) return gradient.to(dtype);
+  return at::view_as_complex(gradient.to(c10::toRealValueType(dtype)));
+}
+
 }  // namespace
 
 OverlappedStep::OverlappedStep(ZeroRedundancyOptimizer& zero, When when) : zero_(zero), when_(when) {
@@ -70,7 +77,7 @@ void OverlappedStep::update(const Part& part, const Pending& pending) {
   bucket.set_buffer(reduced.view(-1));
   const auto gradients = bucket.gradients();
   std::vector<at::Tensor> own;
-  for (const size_t slot : part.slots) own.push_back(gradients[slot].to(bucket.parameters()[slot].scalar_type()));
+  for (const size_t slot : part.slots) own.push_back(in_dtype_of(bucket.parameters()[slot], gradients[slot]));
   zero_.step_part(part.params, std::move(own));
 }
 

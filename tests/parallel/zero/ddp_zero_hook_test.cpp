@@ -95,6 +95,48 @@ TEST_P(ZeroOverlap, EqualsTheStepAfterTheReductionBitwise) {
 INSTANTIATE_TEST_SUITE_P(Optimizers, ZeroOverlap, testing::ValuesIn(test::kOptimizerKinds),
                          [](const auto& info) { return info.param.name; });
 
+struct ComplexScaleImpl : torch::nn::Module {
+  ComplexScaleImpl() {
+    first = register_parameter("first", at::complex(torch::ones({3}), torch::arange(3.0)));
+    second = register_parameter("second", at::complex(torch::arange(2.0), torch::ones({2})));
+  }
+  at::Tensor forward(const at::Tensor& x) { return at::real((first * x).sum() * second.sum()); }
+  at::Tensor first, second;
+};
+TORCH_MODULE(ComplexScale);
+
+// Hooks see the real view of complex gradients; the step takes complex ones.
+TEST(ZeroHook, UpdatesComplexParameters) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const auto x = at::complex(torch::arange(1.0, 4.0), torch::ones({3})) * (rank + 1);
+    const auto trained = [&](bool overlaps) {
+      ComplexScale net;
+      DistributedDataParallel ddp(net, {.process_group = group});
+      test::ParamGroups groups;
+      groups.emplace_back(ddp->parameters());
+      std::unique_ptr<torch::optim::Optimizer> optimizer;
+      if (overlaps) {
+        auto zero = std::make_unique<ZeroRedundancyOptimizer>(
+            groups, test::make_sgd, ZeroOptions{.process_group = group, .overlap_with_ddp = true});
+        ddp->register_comm_hook(group, hook_with_zero_step(allreduce_hook, *zero));
+        optimizer = std::move(zero);
+      } else {
+        optimizer = test::make_sgd(groups);
+      }
+      for (int step = 0; step < 3; ++step) {
+        optimizer->zero_grad();
+        ddp(x).backward();
+        optimizer->step();
+      }
+      return std::pair(net->first.detach().clone(), net->second.detach().clone());
+    };
+    const auto [first, second] = trained(true);
+    const auto [expected_first, expected_second] = trained(false);
+    if (at::allclose(first, expected_first) && at::allclose(second, expected_second)) return;
+    throw std::runtime_error(c10::str(first, second, "\nnot\n", expected_first, expected_second));
+  });
+}
+
 TEST(ZeroHook, FollowsOtherHooksStaticGraphsAndAccumulatedGradients) {
   run_rank_threads(2, [](int rank, const Group& group) {
     for (const auto& base : {OverlapRun{.compresses = true}, OverlapRun{.is_static = true},

@@ -18,12 +18,17 @@ using torch::optim::SGDOptions;
 
 constexpr int kNumSteps = 20;
 
+// Complex ones have imaginary parts of their own.
+at::Tensor drawn(at::IntArrayRef shape, at::ScalarType dtype) {
+  return at::isComplexType(dtype) ? at::randn(shape, dtype) : at::randn(shape, at::kFloat).to(dtype);
+}
+
 // One without elements, one of several dimensions, a number, and the last one without a gradient.
 Parameters parameters_of(at::ScalarType dtype) {
   at::manual_seed(7);
   Parameters parameters;
   for (const auto& shape : std::vector<std::vector<int64_t>>{{257}, {0, 3}, {5, 3, 2}, {}, {1031}, {2}}) {
-    parameters.push_back(at::randn(shape, at::kFloat).to(dtype).set_requires_grad(true));
+    parameters.push_back(drawn(shape, dtype).set_requires_grad(true));
   }
   return parameters;
 }
@@ -32,7 +37,7 @@ Parameters parameters_of(at::ScalarType dtype) {
 void set_gradients(const Parameters& parameters, int step) {
   at::manual_seed(100 + step);
   for (size_t i = 0; i + 1 < parameters.size(); ++i) {
-    const auto gradient = at::randn(parameters[i].sizes(), at::kFloat).to(parameters[i].dtype());
+    const auto gradient = drawn(parameters[i].sizes(), parameters[i].scalar_type());
     parameters[i].mutable_grad() = i == 2 && step % 3 == 2 ? at::Tensor() : gradient;
   }
 }
@@ -56,7 +61,7 @@ struct Recorder {
 // The second group has options of its own.
 template <class Optimizer, class State, class Options>
 void run(Recorder& recorder, const std::string& name, const Options& options, const Options& of_the_second) {
-  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble, at::kHalf}) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble, at::kHalf, at::kComplexFloat}) {
     const auto parameters = parameters_of(dtype);
     std::vector<torch::optim::OptimizerParamGroup> groups;
     groups.emplace_back(Parameters(parameters.begin(), parameters.begin() + 3), std::make_unique<Options>(options));
