@@ -48,6 +48,8 @@ class GradientEngine {
   virtual StepTimes* times() { return nullptr; }
   /// Of the step before, for an engine that knows: parameters that were not used.
   virtual std::vector<size_t> unused() const { return {}; }
+  /// prepare() has begun a step that no backward pass has ended yet. False for an engine that does not tell.
+  virtual bool is_expecting() const { return false; }
   /// Why no further step can begin; empty: none has failed.
   virtual std::string failure() const { return {}; }
 };

@@ -52,6 +52,7 @@ class InlineEngine final : public GradientEngine {
   }
 
   bool needs_outputs() const override { return true; }
+  bool is_expecting() const override { return is_expecting_; }
   void finalize() override {
     if (is_expecting_) reduce_all();
   }

@@ -53,6 +53,7 @@ class OverlapEngine final : public GradientEngine {
 
   void prepare_forward() override;
   void prepare(const std::vector<at::Tensor>& outputs) override;
+  bool is_expecting() const override { return is_expecting_; }
   bool needs_outputs() const override { return searches_unused() || is_first_static_step(); }
   void finalize() override;
   BucketPlan buckets() const override { return plan_; }

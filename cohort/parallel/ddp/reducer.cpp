@@ -195,6 +195,10 @@ void Reducer::shadow_step() {
 
 bool Reducer::needs_outputs() const { return engine_->needs_outputs(); }
 
+bool Reducer::is_expecting() const { return engine_->is_expecting(); }
+
+void Reducer::prepare_again() { engine_->prepare({}); }
+
 void Reducer::finalize() { engine_->finalize(); }
 
 std::vector<std::vector<size_t>> Reducer::buckets() const { return engine_->buckets(); }

@@ -114,6 +114,9 @@ class COHORT_API Reducer {
           std::optional<at::ScalarType> gradient_dtype);
   bool tracks_gradient_norm() const { return gradient_norm_ != nullptr; }
   bool needs_outputs() const;
+  bool is_expecting() const;
+  // Another backward pass is to come, of a forward pass that was prepared before.
+  void prepare_again();
   void check_not_observed() const;
   // For Join, see parallel/module/join.h: the next step's gradients are divided by `num_live`, the number of ranks that have
   // data, which the completed work `count` has found.

@@ -1,5 +1,6 @@
 #include "cohort/parallel/ddp/replica.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -19,6 +20,7 @@
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/ddp/delayed_all_reduce.h"
 #include "cohort/parallel/ddp/low_precision.h"
+#include "cohort/parallel/ddp/pending_passes.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
 #include "cohort/parallel/ddp/replica_join.h"
 #include "cohort/parallel/module/gradient_hooks.h"
@@ -105,6 +107,14 @@ std::vector<at::Tensor> detached(std::vector<at::Tensor> tensors) {
   return tensors;
 }
 
+void check_can_be_written(const std::string& name, const at::Tensor& buffer, const std::set<std::string>& ignored) {
+  if (!buffer.defined() || ignored.contains(name) || at::has_internal_overlap(buffer) != at::MemOverlap::Yes) return;
+  TORCH_CHECK_VALUE(false, "[cohort] DistributedDataParallel: elements of the buffer \"", name, "\" of sizes ",
+                    buffer.sizes(),
+                    " share memory, as those of an expanded tensor do, so that no rank's values can be "
+                    "written into it\n  hint: register buffer.clone(), or list it in parameters_and_buffers_to_ignore");
+}
+
 std::string device_list(const std::set<std::string>& devices) {
   return fmt::format("{{'{}'}}", fmt::join(devices, "', '"));
 }
@@ -140,8 +150,14 @@ std::vector<at::Tensor> Replica::exchanged_parameters() const {
   return detached(select(module_.named_parameters(), options_.parameters_and_buffers_to_ignore));
 }
 
+// BatchNorm has its running statistics in the graph, but does not use them there: a broadcast for the next forward pass must not
+// have backward refuse the graph of the one before.
 std::vector<at::Tensor> Replica::exchanged_buffers() const {
-  return detached(select(module_.named_buffers(), options_.parameters_and_buffers_to_ignore));
+  const auto& ignored = options_.parameters_and_buffers_to_ignore;
+  for (const auto& entry : module_.named_buffers()) check_can_be_written(entry.key(), entry.value(), ignored);
+  auto buffers = select(module_.named_buffers(), ignored);
+  for (auto& buffer : buffers) buffer = buffer.variable_data();
+  return buffers;
 }
 
 Replica::Replica(Module& module, Options options) : options_(std::move(options)), module_(module) {
@@ -205,6 +221,7 @@ Replica::Replica(Module& module, Options options) : options_(std::move(options))
   if (options_.mixed_precision) set_up_mixed_precision();
   // A static graph may reach a parameter several times in one backward pass.
   if (options_.process_group->getSize() > 1 && !options_.static_graph) {
+    if (options_.engine != Engine::kC10d) pending_ = std::make_unique<PendingPasses>([this] { after_backward(); });
     hook_ = std::make_unique<parallel::GradientHook>(
         parallel::add_gradient_hook(parameters.tensors.front(), [this](const at::Tensor&) { note_gradient(); }));
   }
@@ -239,6 +256,7 @@ void Replica::broadcast_states(int source, bool with_buffers) const {
 // One warning where the module is trained by a forward pass of its own: ranks then drift apart, at full speed and without an
 // error.
 void Replica::note_gradient() {
+  if (pending_) pending_->note_gradient();
   if (num_forwards_ > 0) {
     --num_forwards_;
   } else if (!is_local_) {
@@ -250,9 +268,21 @@ void Replica::note_gradient() {
   }
 }
 
+// Of one of several forward passes that are there at once. The reducer ends its step with the first that comes back.
+void Replica::after_backward() {
+  if (!reducer_ || is_removed_ || !pending_->finish(/*has_reduced=*/!reducer_->is_expecting())) return;
+  if (!options_.find_unused_parameters && !low_precision_ && !was_in_join_) return reducer_->prepare_again();
+  base::warn_once(fmt::format(
+      "rank {} of {}: several forward passes of DistributedDataParallel were followed by several backward passes. With "
+      "find_unused_parameters, mixed_precision or join only the first of these is averaged, so the ranks' models "
+      "differ from now on. Let each backward pass follow its forward pass, or add the losses up for one",
+      options_.process_group->getRank(), options_.process_group->getSize()));
+}
+
 void Replica::update_process_group(const Group& group) {
   if (low_precision_) low_precision_->restore();  // after a step that failed
   if (reducer_) reducer_->update_process_group(group);
+  if (pending_) pending_->clear();
   announcement_.reset();
   num_live_work_.reset();
   if (!is_member(group)) return;
@@ -386,6 +416,7 @@ void Replica::after_forward(const std::vector<at::Tensor>& outputs) {
   if (at::GradMode::is_enabled()) {
     ++num_forwards_;
     is_local_ = !synchronises_gradients_;
+    if (pending_ && !is_removed_) pending_->add(outputs, is_synchronised, /*has_reduced=*/!reducer_->is_expecting());
   }
   if (low_precision_) low_precision_->watch(outputs);
   if (announcement_) await_announcements();

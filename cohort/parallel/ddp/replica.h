@@ -45,6 +45,7 @@ class COHORT_API Replicated {
 
 class DelayedAllReduce;
 class LowPrecision;
+class PendingPasses;
 
 class COHORT_API Replica final : public Joinable {
  public:
@@ -56,7 +57,7 @@ class COHORT_API Replica final : public Joinable {
   void before_forward();
   /// `outputs`: every tensor that forward returned, if needs_outputs().
   void after_forward(const std::vector<at::Tensor>& outputs);
-  bool needs_outputs() const { return low_precision_ || (reducer_ && reducer_->needs_outputs()); }
+  bool needs_outputs() const { return low_precision_ || pending_ || (reducer_ && reducer_->needs_outputs()); }
 
   bool synchronises_gradients() const { return synchronises_gradients_; }
   void set_synchronises_gradients(bool value) { synchronises_gradients_ = value; }
@@ -91,14 +92,16 @@ class COHORT_API Replica final : public Joinable {
   friend class LoggingData;
   void set_up_mixed_precision();
   void note_gradient();
+  void after_backward();
   void print_report() const;
   bool reduces_gradients() const;
   // Inside of a Join `is_candidate` says if this rank's buffers may become everybody's.
   void synchronise_buffers(bool is_candidate);
   bool synchronises_buffers_at(BufferCommHookLocation location) const;
   void run_buffer_hook();
-  // Without those to be ignored, detached, each once.
+  // Without those to be ignored, each once. Aliases of the parameters.
   std::vector<at::Tensor> exchanged_parameters() const;
+  // What is written into these, a graph that has the buffers does not notice.
   std::vector<at::Tensor> exchanged_buffers() const;
   // Every rank's model becomes that of `source`.
   void broadcast_states(int source, bool with_buffers) const;
@@ -120,6 +123,7 @@ class COHORT_API Replica final : public Joinable {
   // Forward passes under DDP whose backward has not come yet, and whether the last of them was local.
   std::atomic<int> num_forwards_ = 0;
   std::atomic<bool> is_local_ = false;
+  std::unique_ptr<PendingPasses> pending_;  // null where hook_ is, and for LibTorch's reducer
   std::unique_ptr<parallel::GradientHook> hook_;
   // Inside of a Join: collectives that tell ranks without data of this forward pass. The first may count those that have some.
   c10::Device device_ = c10::kCPU;
