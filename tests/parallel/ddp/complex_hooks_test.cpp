@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
 #include "cohort/parallel/ddp/hooks/comm_hook_type.h"
@@ -160,6 +161,20 @@ TEST(ComplexHook, MayGiveComplexNumbers) {
         REQUIRE(at::allclose(weights.tensors[i].grad(), weights.gradient(i, 0) * 2));
       }
     }
+  });
+}
+
+TEST(ComplexGradients, HaveARealNorm) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const ComplexWeights weights;
+    Reducer reducer(weights.tensors, of_engine(group, Engine::kCohort));
+    reducer.track_gradient_norm();
+    weights.step(reducer, rank);
+    double squares = 0;
+    for (size_t i = 0; i < weights.tensors.size(); ++i) squares += weights.mean(i).abs().square().sum().item<double>();
+    const auto norm = reducer.gradient_norm();
+    REQUIRE(norm.scalar_type() == at::kFloat);
+    REQUIRE(std::abs(norm.item<double>() - std::sqrt(squares)) < 1e-4 * std::sqrt(squares));
   });
 }
 
