@@ -10,6 +10,8 @@
 #include <csignal>
 #include <cstdint>
 
+#include "cohort/base/disk_room.h"
+
 namespace cohort::base {
 namespace {
 
@@ -44,6 +46,7 @@ void die_with_parent(const FamilyPlan& plan, size_t child) {
     action.sa_handler = handler;
     (void)::sigaction(SIGPIPE, &action, nullptr);
   }
+  if (has_size_limit_survived()) (void)::sigaction(SIGXFSZ, &action, nullptr);
   sigset_t none;
   sigemptyset(&none);
   (void)::sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -4,10 +4,9 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 
-#include "cohort/base/file.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 
 namespace cohort::base {
@@ -29,26 +28,30 @@ int first_in(const std::string& path, int otherwise) {
   return cpus && !cpus->empty() ? cpus->front() : otherwise;
 }
 
+/// In order; none where the folder cannot be read.
+std::vector<std::string> names_in(const std::string& folder) {
+  auto names = names_in_folder(folder);
+  return names ? *std::move(names) : std::vector<std::string>();
+}
+
 int last_level_cache_of(const std::string& cpu_folder, int cpu) {
   int level = 0;
   int cache = cpu;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(cpu_folder + "/cache", error)) {
-    const int its_level = number_in(entry.path() / "level", 0);
+  for (const std::string& name : names_in(cpu_folder + "/cache")) {
+    const std::string folder = cpu_folder + "/cache/" + name;
+    const int its_level = number_in(folder + "/level", 0);
     if (its_level <= level) continue;
     level = its_level;
-    cache = first_in(entry.path() / "shared_cpu_list", cpu);
+    cache = first_in(folder + "/shared_cpu_list", cpu);
   }
   return cache;
 }
 
 std::map<int, int> numa_node_of_cpus(const std::string& folder) {
   std::map<int, int> node_of;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder + "/node", error)) {
-    const std::string name = entry.path().filename();
+  for (const std::string& name : names_in(folder + "/node")) {
     const auto node = name.starts_with("node") ? parse_int(name.substr(4)) : std::nullopt;
-    const Result<std::string> text = node ? read_file(entry.path() / "cpulist") : Error("no node");
+    const Result<std::string> text = node ? read_file(folder + "/node/" + name + "/cpulist") : Error("no node");
     if (!text) continue;
     if (const Result<std::vector<int>> cpus = parse_cpu_list(trim(*text))) {
       for (const int cpu : *cpus) node_of[cpu] = static_cast<int>(*node);
@@ -108,14 +111,8 @@ std::vector<Cpu> read_cpus(const std::vector<int>& ids, const std::string& folde
 }
 
 std::vector<int> gpu_numa_nodes(const std::string& driver, const std::string& devices) {
-  std::vector<std::string> addresses;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(driver, error)) {
-    addresses.push_back(entry.path().filename());
-  }
-  std::sort(addresses.begin(), addresses.end());
   std::vector<int> nodes;
-  for (const std::string& address : addresses) {
+  for (const std::string& address : names_in(driver)) {
     nodes.push_back(number_in(fmt::format("{}/{}/numa_node", devices, address), -1));
   }
   return nodes;

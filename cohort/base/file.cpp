@@ -1,6 +1,5 @@
 #include "cohort/base/file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,14 +9,16 @@
 #include <filesystem>
 #include <vector>
 
+#include "cohort/base/disk_room.h"
 #include "cohort/base/env.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 
 namespace cohort::base {
 namespace {
 
-Error file_error(const char* action, const std::string& path, int error_number = errno) {
-  return Error(fmt::format("cannot {} \"{}\": {}", action, path, errno_text(error_number)));
+Error file_error(const char* action, const std::string& path, const std::string& reason = errno_text(errno)) {
+  return Error(fmt::format("cannot {} \"{}\": {}", action, path, reason));
 }
 
 }  // namespace
@@ -41,11 +42,16 @@ Result<Pipe> make_pipe() {
 }
 
 Result<std::string> read_file(const std::string& path, size_t limit) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return file_error("open", path);
+  const Result<Fd> file = open_regular_file(path);
+  if (!file) return file_error("open", path, file.error().message());
+  const Fd& fd = *file;
   std::string text;
   struct stat info {};
-  if (::fstat(fd.get(), &info) == 0 && info.st_size > 0) text.reserve(static_cast<size_t>(info.st_size) + 1);
+  if (::fstat(fd.get(), &info) == 0 && info.st_size > 0) {
+    const auto size = static_cast<size_t>(info.st_size);
+    if (size > limit) return Error(fmt::format("\"{}\" has more than {}", path, format_bytes(limit)));
+    text.reserve(size + 1);
+  }
   std::vector<char> buffer(size_t{64} * 1024);  // not on the stack, which may be no larger (ulimit -s)
   for (;;) {
     const ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
@@ -63,12 +69,15 @@ std::string temporary_folder() {
 }
 
 Result<void> write_all(int fd, std::string_view data, const std::string& name) {
+  survive_size_limit();
   while (!data.empty()) {
     const ssize_t count = ::write(fd, data.data(), data.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      return Error(fmt::format("cannot write {} to {}: {}", format_bytes(data.size()),
-                               name.empty() ? fmt::format("descriptor {}", fd) : '"' + name + '"', errno_text(errno)));
+      const int reason = errno;
+      Error error(fmt::format("cannot write {} to {}: {}", format_bytes(data.size()),
+                              name.empty() ? fmt::format("descriptor {}", fd) : '"' + name + '"', errno_text(reason)));
+      return reason == EFBIG ? with_room_hint(std::move(error), reason, "") : error;
     }
     data.remove_prefix(static_cast<size_t>(count));
   }
@@ -76,15 +85,14 @@ Result<void> write_all(int fd, std::string_view data, const std::string& name) {
 }
 
 Result<Fd> open_for_writing(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!fd) return file_error("open", path);
-  return fd;
+  Result<Fd> fd = open_regular_file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  return fd ? std::move(fd) : file_error("open", path, fd.error().message());
 }
 
 Result<void> make_directories(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) return file_error("create folder", path, error.value());
+  if (error) return file_error("create folder", path, errno_text(error.value()));
   return {};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "cohort/base/file.h"
@@ -9,12 +10,16 @@
 
 namespace cohort::base {
 
-/// A file that is locked (flock) while this object lives, and removed with it. One that a killed process left behind locks
-/// nobody out.
+/// A file that is locked (flock) while this object lives, and removed with it; it says who has it. One that a killed process left
+/// behind locks nobody out.
 class LockFile {
  public:
   /// Waits for another process that has the lock, at most `timeout`; after a few seconds a message says for whom.
   static Result<LockFile> take(const std::string& path, std::chrono::milliseconds timeout);
+  /// Nothing: another process has the lock.
+  static Result<std::optional<LockFile>> try_take(const std::string& path);
+  /// Who has, or had, the lock: "pid 71 on node7"; "" where that is not known.
+  static std::string owner(const std::string& path);
   LockFile(LockFile&& other) noexcept = default;
   ~LockFile();
 

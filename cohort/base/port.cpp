@@ -8,10 +8,10 @@
 
 #include <array>
 #include <cerrno>
-#include <filesystem>
 #include <sstream>
 
 #include "cohort/base/address.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 
 namespace cohort::base {
@@ -35,17 +35,20 @@ PortReservation bind_any_port(int family) {
 
 /// The process that has the socket open, among those this user may look into.
 std::optional<PortHolder> find_holder(unsigned long inode) {
-  namespace fs = std::filesystem;
   const std::string wanted = fmt::format("socket:[{}]", inode);
-  std::error_code ignored;
-  for (const fs::directory_entry& process : fs::directory_iterator("/proc", ignored)) {
-    const std::optional<long long> pid = parse_int(process.path().filename().string());
+  const auto in = [](const std::string& folder) {
+    auto names = names_in_folder(folder);
+    return names ? *std::move(names) : std::vector<std::string>();
+  };
+  for (const std::string& process : in("/proc")) {
+    const std::optional<long long> pid = parse_int(process);
     if (!pid) continue;
-    std::error_code hidden;
-    for (fs::directory_iterator fd(process.path() / "fd", hidden), end; !hidden && fd != end; fd.increment(hidden)) {
+    const std::string folder = "/proc/" + process;
+    for (const std::string& fd : in(folder + "/fd")) {
       std::array<char, 64> link{};
-      if (::readlink(fd->path().c_str(), link.data(), link.size() - 1) <= 0 || wanted != link.data()) continue;
-      const Result<std::string> words = read_file(process.path() / "cmdline");
+      const std::string path = folder + "/fd/" + fd;
+      if (::readlink(path.c_str(), link.data(), link.size() - 1) <= 0 || wanted != link.data()) continue;
+      const Result<std::string> words = read_file(folder + "/cmdline");
       std::string command = words ? *words : "";
       for (char& letter : command) letter = letter == '\0' ? ' ' : letter;
       return PortHolder{static_cast<int>(*pid), trim(command).substr(0, 200)};

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "cohort/base/child.h"
+#include "cohort/base/disk_room.h"
 #include "cohort/base/env.h"
 #include "cohort/base/process.h"
 #include "cohort/base/text.h"
@@ -241,7 +242,10 @@ Error Process::Batch::why_missing(Process& leader) {
 Result<void> Process::Batch::open_pidfd(Process& process) {
   process.pidfd_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid_, 0)));
   if (process.pidfd_) return {};
-  return Error(fmt::format("pidfd_open: {}", errno_text(errno))).with_hint("Linux 5.4 or later is needed");
+  const int reason = errno;
+  Error error(fmt::format("pidfd_open: {}", errno_text(reason)));
+  if (reason == ENOSYS) return std::move(error).with_hint("Linux 5.4 or later is needed");
+  return with_room_hint(std::move(error), reason, "");
 }
 
 Result<std::vector<Process>> Process::start_together(const std::vector<ProcessOptions>& options,

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cohort/base/file.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 #include "cohort/data/datasets/or_throw.h"
 #include "cohort/extras/files/images/image_reader.h"
@@ -43,16 +44,6 @@ at::Tensor decode_bytes(std::string name, std::string_view bytes, ImageReadMode 
 }
 
 static_assert(static_cast<int>(ImageReadMode::kRgbAlpha) == static_cast<int>(files::ImageMode::kRgbAlpha));
-
-// Refuses what would never end, such as a pipe with the name of an image.
-base::Result<std::string> read_regular_file(const std::string& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    return base::Error("cannot read \"" + path + "\": it is " +
-                       (S_ISDIR(info.st_mode) ? "a folder" : "not a regular file"));
-  }
-  return base::read_file(path, kMaxImageFile);
-}
 
 at::Tensor tensor_of_bytes(const std::string& bytes) {
   at::Tensor result = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
@@ -92,9 +83,9 @@ std::string png_bytes(const at::Tensor& image, int64_t compression_level, const 
 }
 
 void write_image_file(const std::string& path, const std::string& bytes) {
-  const base::Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kImageFileMode));
-  TORCH_CHECK(fd, "[cohort] cannot write \"", path, "\": ", base::errno_text(errno));
-  const auto done = base::write_all(fd.get(), bytes, path);
+  const auto file = base::open_regular_file(path, O_WRONLY | O_CREAT | O_TRUNC, kImageFileMode);
+  TORCH_CHECK(file.ok(), "[cohort] cannot write \"", path, "\": ", file.error().message());
+  const auto done = base::write_all(file->get(), bytes, path);
   TORCH_CHECK(done.ok(), "[cohort] ", done.error().describe());
 }
 
@@ -111,7 +102,7 @@ at::Tensor decode_image(const at::Tensor& encoded, ImageReadMode mode, const Dec
 }
 
 at::Tensor read_image(const std::string& path, ImageReadMode mode, const DecodeImageOptions& options) {
-  const std::string bytes = detail::or_throw(read_regular_file(path));
+  const std::string bytes = detail::or_throw(base::read_file(path, kMaxImageFile));
   return decode_bytes(path, bytes, mode, options);
 }
 

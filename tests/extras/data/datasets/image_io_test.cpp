@@ -63,8 +63,8 @@ TEST_F(ImageIo, Messages) {
             "[cohort] cannot open \"" + path("no.png") + "\": No such file or directory (ENOENT)");
   ASSERT_EQ(mkfifo(path("pipe.png").c_str(), 0600), 0);
   EXPECT_EQ(read_error(path("pipe.png")),
-            "[cohort] cannot read \"" + path("pipe.png") + "\": it is not a regular file");
-  EXPECT_EQ(read_error(folder_.string()), "[cohort] cannot read \"" + folder_.string() + "\": it is a folder");
+            "[cohort] cannot open \"" + path("pipe.png") + "\": it is not a regular file");
+  EXPECT_EQ(read_error(folder_.string()), "[cohort] cannot open \"" + folder_.string() + "\": it is a folder");
   const at::Tensor image = noise(3, 8, 9);
   write_png(image, path("a.png"));
   EXPECT_EQ(read_error(path("a.png"), {.max_pixels = 71}),

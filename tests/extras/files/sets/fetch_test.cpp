@@ -3,12 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <set>
 
 #include "cohort/base/file.h"
+#include "cohort/base/host.h"
 #include "cohort/base/lock_file.h"
 #include "cohort/extras/files/sets/digest.h"
 #include "cohort/extras/files/sets/unpack.h"
@@ -84,7 +86,8 @@ TEST_F(FetchTest, OnlyOneHasTheLock) {
     const auto first = base::LockFile::take(path, 0ms);
     ASSERT_TRUE(first.ok());
     EXPECT_EQ(base::LockFile::take(path, 100ms).error().describe(),
-              "another process has had \"" + path + "\" locked for 100 ms");
+              "another process (pid " + std::to_string(::getpid()) + " on " + base::host_name() + ") has had \"" +
+                  path + "\" locked for 100 ms");
   }
   EXPECT_FALSE(std::filesystem::exists(path));
   std::ofstream{path};  // as a killed process leaves it
