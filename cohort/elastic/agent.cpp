@@ -10,7 +10,7 @@
 #include "cohort/base/env.h"
 #include "cohort/base/host.h"
 #include "cohort/base/log.h"
-#include "cohort/base/terminal.h"
+#include "cohort/base/log_writer.h"
 #include "cohort/base/text.h"
 #include "cohort/elastic/worker_plan.h"
 
@@ -27,6 +27,9 @@ namespace {
 /// A worker that ends so early, in a way that the same program will end again, is not started blindly once more.
 constexpr std::chrono::seconds kStartTime{5};
 constexpr std::chrono::milliseconds kLongestBackoff{60'000};
+
+/// How long a message of another thread may wait for a stream that took nothing when it came.
+constexpr std::chrono::milliseconds kMessageInterval{1000};
 
 /// A shell's words for a program that cannot be executed or found; the dynamic loader's for a missing library.
 bool cannot_have_started(const WorkerFailure& failure) {
@@ -65,6 +68,14 @@ std::string first_and_last(const Error& error) {
 }  // namespace
 
 Result<int> Agent::run() {
+  Result<int> code = run_rounds();
+  std::optional<std::chrono::milliseconds> limit;
+  if (stop_signal_) limit = options_.shutdown_timeout;
+  tools_.consoles.finish(&tools_.signals, limit);
+  return code;
+}
+
+Result<int> Agent::run_rounds() {
   answer_health_checks();
   begin("rendezvous");
   rendezvous::Settings settings = plan_.rendezvous;
@@ -115,6 +126,7 @@ HealthState Agent::health() const {
 
 void Agent::add_watches(std::vector<Watch>& watches) {
   if (health_check_) health_check_->add_watches(watches);
+  tools_.consoles.add_watches(watches);
 }
 
 std::optional<Event> Agent::next_event() {
@@ -126,7 +138,7 @@ std::optional<Event> Agent::next_event() {
     watches.push_back({rendezvous_->fd(), POLLIN, [] {}});
     watches.push_back({tools_.signals.fd(), POLLIN, [] {}});
     add_watches(watches);
-    wait_for(watches, -1);
+    wait_for(watches, static_cast<int>(kMessageInterval.count()));
   }
 }
 
@@ -187,6 +199,7 @@ Result<GroupResult> Agent::run_workers(const Round& round) {
                      .stop_signals = plan_.signals,
                      .filters = plan_.logs.filters,
                      .attempt_folder = *attempt,
+                     .consoles = tools_.consoles,
                      .guard = &tools_.guard,
                      .orphans = &tools_.orphans,
                      .watchdog = tools_.watchdog});
@@ -328,7 +341,7 @@ void Agent::print_failures() const {
   if (failures_.empty()) return;
   pass_on_error_file(root_cause(failures_));
   const std::string text = format_failure_report(options_.program.name, failures_, base::host_name());
-  base::write_message(text + "\n");
+  base::write_log_lines(text + "\n");
 }
 
 }  // namespace cohort::elastic

@@ -29,6 +29,7 @@ struct AgentTools {
   const std::string& mark;
   const Orphans& orphans;
   SignalSource& signals;
+  Consoles& consoles;
   /// Null: workers' timers are not watched.
   WatchdogTimer* watchdog = nullptr;
   /// Null: nobody holds the workers' snapshots.
@@ -48,9 +49,10 @@ class Agent {
  private:
   using Clock = std::chrono::steady_clock;
 
+  base::Result<int> run_rounds();
   void answer_health_checks();
   HealthState health() const;
-  /// What it waits for at all times beside its signals: health checks.
+  /// What it waits for at all times beside its signals: health checks, and streams that take text again.
   void add_watches(std::vector<Watch>& watches);
   void begin(const char* state);
   /// Logs how long it took since begin().

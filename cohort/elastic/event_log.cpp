@@ -1,13 +1,12 @@
 #include "cohort/elastic/event_log.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "cohort/base/file.h"
 #include "cohort/base/host.h"
+#include "cohort/base/log_writer.h"
 #include "cohort/elastic/world_layout.h"
 
 namespace cohort::elastic {
@@ -123,7 +122,7 @@ void EventLog::write(const Round& round, const Settings& settings, const Event& 
                      {"source", event.local_rank < 0 ? "AGENT" : "WORKER"},
                      {"timestamp", milliseconds_since_1970()},
                      {"metadata", metadata}};
-  (void)base::write_all(STDERR_FILENO, line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+  base::write_log_lines(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace cohort::elastic

@@ -100,7 +100,8 @@ std::unique_ptr<vault::VaultServer> make_vault(const LaunchPlan& plan) {
   return nullptr;
 }
 
-Result<int> run_agent(const LaunchOptions& options, const LaunchPlan& plan, const LogFolder& folder) {
+Result<int> run_agent(const LaunchOptions& options, const LaunchPlan& plan, const LogFolder& folder,
+                      Consoles& consoles) {
   // Our own writes to a closed pipe are errors that we read, not our end; workers start with the default again.
   (void)::signal(SIGPIPE, SIG_IGN);
   // The guard is a fork and signals are blocked for all threads: both come before the rendezvous's thread.
@@ -125,6 +126,7 @@ Result<int> run_agent(const LaunchOptions& options, const LaunchPlan& plan, cons
                          .mark = mark,
                          .orphans = orphans,
                          .signals = *signals,
+                         .consoles = consoles,
                          .watchdog = timer,
                          .vault = vault.get()};
   Result<int> code = Agent(options, plan, tools).run();
@@ -188,12 +190,13 @@ Result<LaunchPlan> plan_launch(const LaunchOptions& options, const HostFacts& ho
   return plan;
 }
 
-Result<int> launch(const LaunchOptions& options, const LaunchPlan& plan) {
+Result<int> launch(const LaunchOptions& options, const LaunchPlan& plan, Consoles& consoles) {
+  consoles.patience = options.shutdown_timeout;
   if (Result<std::vector<std::string>> command = worker_command(options.program, 0); !command) return command.error();
   say_threads(plan, find_host_facts(options));
   const Result<LogFolder> folder = create_log_folder(options.log_dir, plan.rendezvous.run_id);
   if (!folder) return no_log_folder(options.log_dir, folder.error());
-  Result<int> code = run_agent(options, plan, *folder);
+  Result<int> code = run_agent(options, plan, *folder, consoles);
   remove_if_unused(*folder);
   return code;
 }

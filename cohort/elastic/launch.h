@@ -9,6 +9,7 @@
 
 #include "cohort/base/cpu_topology.h"
 #include "cohort/base/result.h"
+#include "cohort/elastic/console.h"
 #include "cohort/elastic/host_devices.h"
 #include "cohort/elastic/log_routing.h"
 #include "cohort/elastic/worker_command.h"
@@ -82,6 +83,6 @@ base::Result<LaunchPlan> plan_launch(const LaunchOptions& options, const HostFac
 /// Runs the job and prints the report of a failure to stderr.
 /// Returns the exit code: 0 if every worker ended with 0, else 1. Errors: nothing was started, or not everything.
 /// Requires that this process has no other threads. Leaves the signals of `plan` ignored: the process should end now.
-base::Result<int> launch(const LaunchOptions& options, const LaunchPlan& plan);
+base::Result<int> launch(const LaunchOptions& options, const LaunchPlan& plan, Consoles& consoles);
 
 }  // namespace cohort::elastic

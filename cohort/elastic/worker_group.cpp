@@ -46,7 +46,7 @@ struct WorkerGroup::Worker {
 };
 
 WorkerGroup::WorkerGroup(GroupOptions options)
-    : options_(std::move(options)), output_(options_.filters, options_.attempt_folder) {}
+    : options_(std::move(options)), output_(options_.filters, options_.attempt_folder, options_.consoles) {}
 
 WorkerGroup::~WorkerGroup() = default;
 
@@ -95,7 +95,7 @@ GroupResult WorkerGroup::supervise(const Surroundings& surroundings) {
     look_after(surroundings);
     advance();
   }
-  output_.finish(surroundings.signals);
+  output_.finish();
   if (stopped_at_) result_.stop_time = std::chrono::duration_cast<milliseconds>(Clock::now() - *stopped_at_);
   return result_;
 }

@@ -43,6 +43,7 @@ struct GroupOptions {
   std::vector<int> stop_signals;
   FilteredLogs filters;
   std::string attempt_folder;
+  Consoles& consoles;
   /// May be null: then grandchildren outlive a launcher that is killed.
   SessionGuard* guard = nullptr;
   /// May be null: then what workers start in sessions of their own outlives them.

@@ -10,7 +10,6 @@
 
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
-#include "cohort/elastic/signals.h"
 
 namespace cohort::elastic {
 
@@ -35,7 +34,7 @@ void write_or_close(base::Fd& file, std::string_view text, const std::string& pa
 
 /// One of our own streams, and the filtered log beside it.
 struct WorkerOutput::Sink {
-  Console console;
+  Console& console;
   std::vector<std::string> filters;
   std::string filtered_path;
   base::Fd filtered;
@@ -67,9 +66,10 @@ struct WorkerOutput::Stream {
   Sink* sink;
 };
 
-WorkerOutput::WorkerOutput(const FilteredLogs& filters, const std::string& attempt_folder)
-    : output_(new Sink{Console(STDOUT_FILENO), filters.output_texts, attempt_folder + "/filtered_stdout.log", {}}),
-      errors_(new Sink{Console(STDERR_FILENO), filters.error_texts, attempt_folder + "/filtered_stderr.log", {}}) {}
+WorkerOutput::WorkerOutput(const FilteredLogs& filters, const std::string& attempt_folder, Consoles& consoles)
+    : consoles_(consoles),
+      output_(new Sink{consoles.output, filters.output_texts, attempt_folder + "/filtered_stdout.log", {}}),
+      errors_(new Sink{consoles.errors, filters.error_texts, attempt_folder + "/filtered_stderr.log", {}}) {}
 
 WorkerOutput::~WorkerOutput() = default;
 
@@ -101,9 +101,6 @@ void WorkerOutput::add_watches(std::vector<Watch>& watches) {
       watches.push_back({stream->pipe.get(), POLLIN, [this, &stream] { read(*stream); }});
     }
   }
-  for (Console* console : {&output_->console, &errors_->console}) {
-    if (console->has_pending()) watches.push_back({console->fd(), POLLOUT, [console] { console->write_some(); }});
-  }
 }
 
 size_t WorkerOutput::read(Stream& stream) {
@@ -120,7 +117,7 @@ size_t WorkerOutput::read(Stream& stream) {
   return chunk.size();
 }
 
-void WorkerOutput::finish(SignalSource& signals) {
+void WorkerOutput::finish() {
   for (const auto& stream : streams_) {
     // What is in the pipe now and no more: a process that has left its session may write on for ever.
     int num_waiting = 0;
@@ -128,16 +125,7 @@ void WorkerOutput::finish(SignalSource& signals) {
     while (num_waiting > 0 && stream->pipe) num_waiting -= static_cast<int>(read(*stream));
     stream->sink->append(stream->lines.finish());
   }
-  for (Console* console : {&output_->console, &errors_->console}) {
-    while (console->has_pending()) {
-      std::vector<Watch> watches;
-      watches.push_back({console->fd(), POLLOUT, [console] { console->write_some(); }});
-      watches.push_back({signals.fd(), POLLIN, [&] {
-                           if (signals.next()) console->drop_pending();
-                         }});
-      wait_for(watches, -1);
-    }
-  }
+  consoles_.write_all();
 }
 
 }  // namespace cohort::elastic

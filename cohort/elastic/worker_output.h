@@ -13,12 +13,10 @@
 
 namespace cohort::elastic {
 
-class SignalSource;
-
 class WorkerOutput {
  public:
-  /// `attempt_folder` is where filtered_stdout.log and filtered_stderr.log go.
-  WorkerOutput(const FilteredLogs& filters, const std::string& attempt_folder);
+  /// `attempt_folder` is where filtered_stdout.log and filtered_stderr.log go. `consoles` must outlive this object.
+  WorkerOutput(const FilteredLogs& filters, const std::string& attempt_folder, Consoles& consoles);
   ~WorkerOutput();
 
   /// Takes over the pipe of a stream that is teed; does nothing for others.
@@ -27,9 +25,9 @@ class WorkerOutput {
 
   /// What moves text on. The watches must not outlive this object.
   void add_watches(std::vector<Watch>& watches);
-  /// Reads what is in the pipes now (a process that left its session may hold one open forever) and shows it.
-  /// A signal ends the wait for a console that takes nothing.
-  void finish(SignalSource& signals);
+  /// Reads what is in the pipes now (a process that left its session may hold one open forever) and shows what the consoles
+  /// take; they keep the rest.
+  void finish();
 
  private:
   struct Sink;
@@ -39,6 +37,7 @@ class WorkerOutput {
   /// Returns the number of bytes.
   size_t read(Stream& stream);
 
+  Consoles& consoles_;
   std::unique_ptr<Sink> output_;
   std::unique_ptr<Sink> errors_;
   std::vector<std::unique_ptr<Stream>> streams_;

@@ -31,11 +31,11 @@ def wait_until(condition, what, limit=HANG_LIMIT):
 class Agent:
     """One `cohort run`; what it prints, workers included, is in files, so that nobody ever waits for us."""
 
-    def __init__(self, job, number, command, environment, cwd, wrapper):
+    def __init__(self, job, number, command, environment, cwd, wrapper, pass_fds):
         self.job, self.output_file, self.error_file = job, job.folder / f"{number}.out", job.folder / f"{number}.err"
         with open(self.output_file, "w") as out, open(self.error_file, "w") as err:
             self.process = subprocess.Popen([*wrapper, *command], env=environment, cwd=cwd, stdout=out, stderr=err,
-                                            stdin=subprocess.DEVNULL, start_new_session=True)
+                                            stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=pass_fds)
 
     @property
     def output(self):
@@ -107,11 +107,11 @@ class Job:
                  if not name.startswith(("PET_", "TORCHELASTIC_", "MASTER_"))}
         return dict(clean, OMP_NUM_THREADS="1", TMPDIR=str(self.temporary), **{MARK: self.folder.name}, **variables)
 
-    def start(self, *words, cwd=None, wrapper=(), **variables):
-        """`cohort run` with these words; `wrapper`: a command that starts it."""
+    def start(self, *words, cwd=None, wrapper=(), pass_fds=(), **variables):
+        """`cohort run` with these words; `wrapper`: a command that starts it, and has the descriptors `pass_fds`."""
         command = [str(COHORT), "run", *map(str, words)]
         agent = Agent(self, len(self.agents), command, self.environment(**variables), cwd or self.folder,
-                      [str(word) for word in wrapper])
+                      [str(word) for word in wrapper], pass_fds)
         self.agents.append(agent)
         return agent
 

@@ -9,6 +9,7 @@
 
 #include "cohort/base/file.h"
 #include "cohort/base/log.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 #include "cohort/extras/files/sets/fetch.h"
 #include "cohort/extras/files/stand_ins/stand_in.h"
@@ -21,6 +22,14 @@ constexpr int kUsageError = 2;
 constexpr int kInterrupted = 130;
 
 volatile std::sig_atomic_t interrupted = 0;
+
+void hear_signals(void (*handler)(int)) {
+  std::signal(SIGINT, handler);
+  std::signal(SIGTERM, handler);
+}
+
+// Signals end the program from here on: it has only its result to write, which somebody may fail to read.
+void finish_work() { hear_signals(SIG_DFL); }
 
 void print(const std::string& text) { (void)base::write_all(STDOUT_FILENO, text); }
 
@@ -66,6 +75,7 @@ int fetch_command(const FetchFlags& flags) {
     return !interrupted;
   };
   const auto fetched = files::fetch(flags.name, flags.root, options);
+  finish_work();
   if (isatty(STDERR_FILENO)) (void)base::write_all(STDERR_FILENO, "\n");
   if (!fetched) return fail(fetched.error());
   for (const auto& file : files::find_official_set(flags.name)->files) {
@@ -83,6 +93,7 @@ struct MakeFlags {
 int make_command(MakeFlags flags) {
   flags.options.stops = [] { return interrupted != 0; };
   const auto folder = files::make_stand_in(flags.name, flags.root, flags.options);
+  finish_work();
   if (!folder) {
     const base::Error& error = folder.error();
     if (error.message().ends_with("is there already")) {
@@ -137,13 +148,20 @@ int main_command(int argc, char** argv) {
     base::log_error(std::string(error.what()) + "\n  hint: cohort-data --help lists the commands and their flags");
     return kUsageError;
   }
-  std::signal(SIGINT, [](int) { interrupted = 1; });
-  std::signal(SIGTERM, [](int) { interrupted = 1; });
   if (list->parsed()) return list_command();
+  hear_signals([](int) { interrupted = 1; });
   return app.got_subcommand("fetch") ? fetch_command(fetch_flags) : make_command(make_flags);
 }
 
 }  // namespace
 }  // namespace cohort::data_cli
 
-int main(int argc, char** argv) { return cohort::data_cli::main_command(argc, argv); }
+int main(int argc, char** argv) {
+  cohort::base::open_standard_streams();
+  try {
+    return cohort::data_cli::main_command(argc, argv);
+  } catch (const std::exception& error) {  // memory that ran out
+    cohort::base::log_error(error.what());
+    return 1;
+  }
+}

@@ -9,6 +9,7 @@
 
 #include "cohort/base/file.h"
 #include "cohort/base/log.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/process.h"
 #include "cohort/base/text.h"
 #include "cohort/version.h"
@@ -89,4 +90,7 @@ int ckpt_command(const std::vector<std::string>& arguments) {
 
 }  // namespace cohort::cli
 
-int main(int argc, char** argv) { return cohort::cli::main_command({argv + 1, argv + argc}); }
+int main(int argc, char** argv) {
+  cohort::base::open_standard_streams();
+  return cohort::cli::main_command({argv + 1, argv + argc});
+}

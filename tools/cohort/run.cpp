@@ -325,13 +325,14 @@ Result<std::optional<std::string>> parse(const std::vector<std::string>& argumen
 }
 
 int start_job(const std::string& command, const elastic::LaunchOptions& options) {
+  elastic::Consoles consoles;
   const auto fail = [&](const Error& error, int code) {
     base::log_error(fmt::format("{}: {}", command, error.describe()));
     return code;
   };
   const Result<elastic::LaunchPlan> plan = elastic::plan_launch(options, elastic::find_host_facts(options));
   if (!plan) return fail(plan.error(), kUsageError);
-  const Result<int> code = elastic::launch(options, *plan);
+  const Result<int> code = elastic::launch(options, *plan, consoles);
   return code ? *code : fail(code.error(), 1);
 }
 

@@ -33,7 +33,10 @@ int serve(const store::TcpServerOptions& options) {
     base::log_debug("the store has no token: anyone who can reach it may change any key");
   }
   const auto host = options.host.empty() ? "all interfaces" : options.host;
+  // A pipe that nobody reads must not keep signals away.
+  pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
   (void)base::write_all(STDOUT_FILENO, fmt::format("store: listening on {}, port {}\n", host, (*server)->port()));
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   int signal = 0;
   sigwait(&ends, &signal);
   return 0;
