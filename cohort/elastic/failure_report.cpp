@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cohort/base/file.h"
+#include "cohort/base/json_text.h"
 #include "cohort/base/text.h"
 
 namespace cohort::elastic {
@@ -15,6 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxWidth = 60;
+constexpr size_t kMostDepth = 100;
 
 std::optional<std::time_t> time_in(const json& node) {
   const auto found = node.find("timestamp");
@@ -25,6 +27,12 @@ std::optional<std::time_t> time_in(const json& node) {
   return seconds ? std::optional<std::time_t>(*seconds) : std::nullopt;
 }
 
+/// Deeper lists in lists than any worker writes would use up the stack.
+json parse_error_file(const std::string& text) {
+  if (base::json_depth(text) > kMostDepth) return {};
+  return json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
 std::string text_in(const json& node, const char* key) {
   const auto found = node.find(key);
   return found != node.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -32,7 +40,7 @@ std::string text_in(const json& node, const char* key) {
 
 /// Takes over what the worker wrote. Returns false for a file that has no message, such as one cut short.
 bool read_error_file(const std::string& text, WorkerFailure& failure) {
-  const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const json root = parse_error_file(text);
   if (!root.is_object() || !root.contains("message")) return false;
   const json& message = root["message"];
   if (message.is_string()) {
@@ -105,7 +113,7 @@ void add_overrun(WorkerFailure& failure, const std::string& overrun) {
 }
 
 std::string error_file_with_code(const std::string& text, const base::ExitStatus& status) {
-  json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  json root = parse_error_file(text);
   if (!root.is_object() || !root.contains("message") || !root["message"].is_object()) return text;
   root["message"]["errorCode"] = status.returncode();
   return root.dump(-1, ' ', false, json::error_handler_t::replace);

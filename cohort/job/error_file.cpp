@@ -1,11 +1,9 @@
 #include "cohort/job/error_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <ctime>
 
 #include "cohort/base/env.h"
+#include "cohort/base/file.h"
 #include "cohort/base/json_text.h"
 
 namespace cohort::job {
@@ -19,11 +17,10 @@ std::string error_file_text(const std::string& message, long long timestamp) {
 void write_error_file(const std::string& message) {
   const auto path = base::get_env("TORCHELASTIC_ERROR_FILE");
   if (!path || path->empty()) return;
-  const int fd = ::open(path->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) return;
-  const auto text = error_file_text(message, std::time(nullptr));
-  [[maybe_unused]] const auto written = ::write(fd, text.data(), text.size());
-  ::close(fd);
+  // What stands there may be anything: a pipe must not hold up a rank that has failed.
+  if (const auto file = base::open_for_writing(*path); file) {
+    (void)base::write_all(file->get(), error_file_text(message, std::time(nullptr)));
+  }
 }
 
 }  // namespace cohort::job

@@ -129,6 +129,17 @@ TEST_F(FailureReport, DamagedErrorFileIsSaidAndNotFatal) {
   }
 }
 
+TEST_F(FailureReport, DeepErrorFilesNeedNoDeepStack) {
+  const test::TemporaryFolder folder;
+  const size_t depth = 1'000'000;
+  const std::string text =
+      R"({"message": {"message": "x", "extraInfo": )" + std::string(depth, '[') + std::string(depth, ']') + "}}";
+  ASSERT_TRUE(base::write_file_atomically(folder / "error.json", text));
+  const WorkerFailure failure = describe_failure(0, 0, 1, {.code = 3}, folder / "error.json", kTime);
+  EXPECT_EQ(failure.message, "the error file holds no message; see its text");
+  EXPECT_EQ(error_file_with_code(text, {.code = 3}), text);
+}
+
 TEST_F(FailureReport, PassedOnErrorFileHasTheExitCode) {
   EXPECT_EQ(error_file_with_code(R"({"message":{"message":"bad"}})", {.signal = SIGSEGV}),
             R"({"message":{"errorCode":-11,"message":"bad"}})");

@@ -311,6 +311,41 @@ TEST(Launcher, ErrorFileOfAWorkerIsReported) {
   EXPECT_THAT(launcher.errors(), HasSubstr("  traceback : disk full\n"));
 }
 
+// A worker can make anything in the place of its error file.
+TEST(Launcher, APipeAsAnErrorFileDoesNotHoldTheLauncherUp) {
+  const test::TemporaryFolder folder;
+  Launcher launcher({"--log-dir=" + folder.path()}, R"(mkfifo "$TORCHELASTIC_ERROR_FILE"; exit 4)");
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_THAT(launcher.errors(), HasSubstr("  error_file: <N/A>\n"));
+}
+
+// Nor in those of the attempt that follows.
+TEST(Launcher, APipeAsALogFileOfARestartIsAnError) {
+  const test::TemporaryFolder folder;
+  Launcher launcher(
+      {"--log-dir=" + folder.path(), "--redirects=3", "--max-restarts=1"},
+      R"(cd "${TORCHELASTIC_ERROR_FILE%/*}/../.."; mkdir -p attempt_1/0; mkfifo attempt_1/0/stdout.log; exit 4)");
+  EXPECT_EQ(launcher.finish(), 1);
+  EXPECT_THAT(launcher.errors(), HasSubstr("/attempt_1/0/stdout.log\": No such device or address (ENXIO)\n"));
+}
+
+TEST(Launcher, WorkersHaveTheDefaultAtALimitOnTheSizeOfFiles) {
+  Launcher launcher({}, "grep SigIgn /proc/self/status");
+  EXPECT_EQ(launcher.finish(), 0);
+  EXPECT_EQ(launcher.output(), "SigIgn:\t0000000000000000\n");
+}
+
+TEST(Launcher, ALimitOnTheSizeOfFilesEndsATeedLogAndNotTheJob) {
+  const test::TemporaryFolder folder;
+  Launcher launcher({"sh", "-c",
+                     "ulimit -f 8; exec " + launcher_path() + " run --tee=1 --log-dir=" + folder.path() +
+                         " --no-python sh -c 'seq 1 20000'"});
+  EXPECT_EQ(launcher.finish(), 0);
+  EXPECT_THAT(launcher.output(), HasSubstr(":20000\n"));
+  EXPECT_THAT(launcher.errors(), HasSubstr("/attempt_0/0/stdout.log\" ends here; the job goes on\n"));
+  EXPECT_THAT(launcher.errors(), HasSubstr("File too large (EFBIG)\n"));
+}
+
 TEST(Launcher, PassesTheRootCauseOnToTheLauncherAbove) {
   const test::TemporaryFolder folder;
   Words command = run_words(

@@ -2,7 +2,6 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-#include "cohort/base/file.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 
 namespace cohort::data {
@@ -40,7 +39,8 @@ std::vector<std::string> list_files(const std::string& folder, const std::vector
     std::string path = it->path().string();
     if (has_extension(path, extensions)) files.push_back(std::move(path));
   }
-  TORCH_CHECK(!error, "[cohort] cannot list the folder \"", folder, "\"\n  caused by: ", error.message());
+  TORCH_CHECK(!error, "[cohort] cannot list the folder \"", folder,
+              "\"\n  caused by: ", base::errno_text(error.value()));
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -74,8 +74,10 @@ std::shared_ptr<const TextCorpus> TextCorpus::open(const std::string& path, cons
   TORCH_CHECK_VALUE(options.max_bytes >= 0, "TextCorpus needs max_bytes >= 0, but got ", options.max_bytes);
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  TORCH_CHECK_VALUE(fs::exists(status), "[cohort] no text at \"", path,
+  TORCH_CHECK_VALUE(status.type() != fs::file_type::not_found, "[cohort] no text at \"", path,
                     "\": there is no such file or folder\n  hint: give the path of a text file or of a folder of them");
+  TORCH_CHECK(fs::status_known(status), "[cohort] cannot look at \"", path,
+              "\"\n  caused by: ", base::errno_text(error.value()));
   std::shared_ptr<TextCorpus> corpus(new TextCorpus());
   const int64_t limit = options.max_bytes > 0 ? options.max_bytes : INT64_MAX;
   if (!fs::is_directory(status)) {
@@ -98,9 +100,10 @@ bool TextCorpus::add_file(const std::string& path, int64_t num_bytes_wanted, boo
   const auto fail = [&](const char* what) {
     TORCH_CHECK(false, "[cohort] cannot ", what, " \"", path, "\"\n  caused by: ", base::errno_text(errno));
   };
-  const base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto file = base::open_regular_file(path);
+  TORCH_CHECK(file.ok(), "[cohort] cannot open \"", path, "\"\n  caused by: ", file.error().message());
+  const base::Fd& fd = *file;
   struct stat info {};
-  if (!fd) fail("open");
   if (fstat(fd.get(), &info) != 0) fail("look at");
   const int64_t size = std::min<int64_t>(info.st_size, num_bytes_wanted);
   if (size == 0) return true;

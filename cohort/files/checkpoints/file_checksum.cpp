@@ -1,14 +1,12 @@
 #include "cohort/files/checkpoints/file_checksum.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <vector>
 
-#include "cohort/base/file.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 #include "cohort/files/tensors/crc32.h"
 
@@ -25,12 +23,9 @@ base::Error checksum_error(const char* action, const std::string& path) {
 }  // namespace
 
 base::Result<FileChecksum> checksum_of_file(const std::string& path, SyncFile sync) {
-  // O_NONBLOCK: a pipe in the place of a file must not hold us up.
-  const base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!fd) return checksum_error("open", path);
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return checksum_error("look at", path);
-  if (!S_ISREG(info.st_mode)) return base::Error(fmt::format("\"{}\" is not a plain file", path));
+  const auto file = base::open_regular_file(path, O_RDONLY | O_NOFOLLOW);
+  if (!file) return base::Error(fmt::format("cannot open \"{}\": {}", path, file.error().message()));
+  const base::Fd& fd = *file;
   FileChecksum result;
   std::vector<char> piece(kPieceBytes);
   for (;;) {

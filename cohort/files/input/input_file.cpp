@@ -1,6 +1,5 @@
 #include "cohort/files/input/input_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -8,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "cohort/base/file.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 
 namespace cohort::files {
@@ -17,16 +16,15 @@ base::Result<InputFile> InputFile::map(const std::string& path) {
   const auto fail = [&](const std::string& reason) {
     return base::Error(fmt::format("cannot read \"{}\": {}", path, reason));
   };
-  // A pipe would make open() wait for a writer.
-  const base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const auto fd = base::open_regular_file(path);
+  if (!fd) return fail(fd.error().message());
   struct stat info {};
-  if (!fd || fstat(fd.get(), &info) != 0) return fail(base::errno_text(errno));
-  if (!S_ISREG(info.st_mode)) return fail(S_ISDIR(info.st_mode) ? "it is a folder" : "it is not a regular file");
+  if (fstat(fd->get(), &info) != 0) return fail(base::errno_text(errno));
   InputFile file;
   file.path_ = path;
   if (info.st_size == 0) return file;
   const auto size = static_cast<size_t>(info.st_size);
-  void* const data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
+  void* const data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd->get(), 0);
   if (data == MAP_FAILED) return fail(base::errno_text(errno));
   file.bytes_ = {static_cast<const char*>(data), size};
   file.is_mapped_ = true;

@@ -1,6 +1,5 @@
 #include "cohort/files/input/random_access_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 
 namespace cohort::files {
@@ -17,15 +17,14 @@ base::Result<RandomAccessFile> RandomAccessFile::open(const std::string& path) {
   const auto fail = [&](const std::string& reason) {
     return base::Error(fmt::format("cannot read \"{}\": {}", path, reason));
   };
-  // A pipe would make open() wait for a writer.
-  base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  auto fd = base::open_regular_file(path);
+  if (!fd) return fail(fd.error().message());
   struct stat info {};
-  if (!fd || fstat(fd.get(), &info) != 0) return fail(base::errno_text(errno));
-  if (!S_ISREG(info.st_mode)) return fail(S_ISDIR(info.st_mode) ? "it is a folder" : "it is not a regular file");
+  if (fstat(fd->get(), &info) != 0) return fail(base::errno_text(errno));
   RandomAccessFile file;
   file.path_ = path;
   file.size_ = static_cast<uint64_t>(info.st_size);
-  file.fd_ = std::make_shared<const base::Fd>(std::move(fd));
+  file.fd_ = std::make_shared<const base::Fd>(std::move(*fd));
   return file;
 }
 

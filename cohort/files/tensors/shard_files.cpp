@@ -13,6 +13,7 @@
 
 #include "cohort/base/atomic_file.h"
 #include "cohort/base/disk_room.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 #include "cohort/files/tensors/crc32.h"
 
@@ -40,6 +41,7 @@ Result<void> sync_path(const std::string& path) {
 
 // Room on the disk before anything is written to it: where there is not enough, that is known at once.
 Result<void> take_room(int fd, const PlannedFile& file, const std::string& folder) {
+  base::survive_size_limit();
   const auto size = static_cast<off_t>(file.num_bytes);
   if (fallocate(fd, 0, 0, size) == 0) return {};
   if (errno == EOPNOTSUPP && ftruncate(fd, size) == 0) return {};
@@ -49,12 +51,8 @@ Result<void> take_room(int fd, const PlannedFile& file, const std::string& folde
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  return names;
+  auto names = base::names_in_folder(folder);
+  return names ? *std::move(names) : std::vector<std::string>();
 }
 
 // The files that an index of ours, or one like it, names.
@@ -79,12 +77,13 @@ Result<int> PieceWriter::open(size_t file) {
   const auto found = open_files_.find(file);
   if (found != open_files_.end()) return found->second.get();
   const std::string path = folder_ + "/" + names_[file] + kUnfinishedSuffix;
-  base::Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!fd && errno == ENOENT) {
-    return cannot("open", path, ENOENT).with_hint("ranks that save together need a folder that all their hosts share");
+  Result<base::Fd> fd = base::open_regular_file(path, O_WRONLY);
+  if (!fd) {
+    Error error("cannot open \"" + path + "\": " + fd.error().message());
+    if (::access(path.c_str(), F_OK) == 0) return error;
+    return std::move(error).with_hint("ranks that save together need a folder that all their hosts share");
   }
-  if (!fd) return cannot("open", path, errno);
-  return open_files_.emplace(file, std::move(fd)).first->second.get();
+  return open_files_.emplace(file, std::move(*fd)).first->second.get();
 }
 
 Result<uint32_t> PieceWriter::write(const PlannedWrite& place, const SaveItem& item, const char* data) {
@@ -145,9 +144,18 @@ std::string ShardFiles::free_prefix() const {
 }
 
 Result<void> ShardFiles::create(const SavePlan& plan) {
+  uint64_t num_bytes = 0;
+  for (const PlannedFile& file : plan.files) num_bytes = base::add_sizes(num_bytes, file.num_bytes);
+  const size_t count = plan.files.size();
+  const std::string files = count == 1 ? '"' + plan.files.front().name + '"' : std::to_string(count) + " files";
+  if (auto room = base::check_room(folder_, num_bytes, files + " in \"" + folder_ + '"'); !room) return room;
   for (const PlannedFile& file : plan.files) {
     const std::string path = folder_ + "/" + file.name + kUnfinishedSuffix;
     const base::Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!fd && (errno == EMFILE || errno == ENOSPC)) {
+      const int reason = errno;
+      return base::with_room_hint(cannot("create", path, reason), reason, folder_);
+    }
     if (!fd) return cannot("create", path, errno).with_hint("check that the folder is writable");
     made_.push_back(path);
     if (Result<void> room = take_room(fd.get(), file, folder_); !room) return room;

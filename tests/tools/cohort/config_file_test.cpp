@@ -1,6 +1,8 @@
 #include "tools/cohort/config_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cohort/base/atomic_file.h"
 #include "tests/support/temporary_folder.h"
@@ -42,9 +44,21 @@ TEST_F(ConfigFile, MissingFileMessage) {
             "directory (ENOENT)");
 }
 
-TEST_F(ConfigFile, FileThatNeverEndsMessage) {
+TEST_F(ConfigFile, NoRegularFileMessages) {
   EXPECT_EQ(flags_from_file("/dev/zero", kConfigFlags).error().describe(),
-            "--config=/dev/zero cannot be used\n  caused by: \"/dev/zero\" has more than 64.0 KiB");
+            "--config=/dev/zero cannot be used\n  caused by: cannot open \"/dev/zero\": it is not a regular file");
+  const std::string pipe = path_ + ".pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(
+      flags_from_file(pipe, kConfigFlags).error().describe(),
+      "--config=" + pipe + " cannot be used\n  caused by: cannot open \"" + pipe + "\": it is not a regular file");
+  ASSERT_EQ(::unlink(pipe.c_str()), 0);
+}
+
+TEST_F(ConfigFile, FileThatIsTooLongMessage) {
+  const std::string text(65 * 1024, '#');
+  EXPECT_EQ(error_of(text),
+            "--config=" + path_ + " cannot be used\n  caused by: \"" + path_ + "\" has more than 64.0 KiB");
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "cohort/extras/files/sets/digest.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <openssl/evp.h>
 #include <unistd.h>
@@ -9,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "cohort/base/file.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 
 namespace cohort::files {
@@ -30,11 +29,11 @@ base::Result<std::string> file_digest(const std::string& path, std::string_view 
     return base::Error(fmt::format("cannot check \"{}\": OpenSSL has no digest {}", path, algorithm));
   }
   const auto fail = [&] { return base::Error(fmt::format("cannot read \"{}\": {}", path, base::errno_text(errno))); };
-  const base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return fail();
+  const auto file = base::open_regular_file(path);
+  if (!file) return base::Error(fmt::format("cannot read \"{}\": {}", path, file.error().message()));
   std::vector<unsigned char> buffer(1 << 18);
   for (;;) {
-    const ssize_t size = ::read(fd.get(), buffer.data(), buffer.size());
+    const ssize_t size = ::read(file->get(), buffer.data(), buffer.size());
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return fail();
     if (size == 0) break;

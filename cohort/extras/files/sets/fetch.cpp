@@ -120,7 +120,8 @@ class FileFetch {
     const bool is_tar = file_.form == SetFile::Form::kTarGzip;
     auto unpacked = is_tar ? unpack_tar_gz(*archive, limits, target) : unpack_gz(*archive, name, limits, target);
     if (!unpacked) return unpacked;
-    if (is_tar && !fs::is_directory(unpacked_ + "/" + name)) {
+    std::error_code error;
+    if (is_tar && !fs::is_directory(unpacked_ + "/" + name, error)) {
       return base::Error(fmt::format("{} holds no folder \"{}\"", url_, name));
     }
     return move_to(unpacked_ + "/" + name, target_);

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <optional>
 
-#include "cohort/base/file.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 #include "cohort/version.h"
 
@@ -29,8 +29,10 @@ class Transfer {
   base::Result<void> run() {
     static std::once_flag once;
     std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-    fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    const off_t end = fd_ ? lseek(fd_.get(), 0, SEEK_END) : -1;
+    auto file = base::open_regular_file(path_, O_WRONLY | O_CREAT | O_NOFOLLOW);
+    if (!file) return base::Error(fmt::format("cannot write \"{}\": {}", path_, file.error().message()));
+    fd_ = *std::move(file);
+    const off_t end = lseek(fd_.get(), 0, SEEK_END);
     if (end < 0) return base::Error(fmt::format("cannot write \"{}\": {}", path_, base::errno_text(errno)));
     num_bytes_ = static_cast<uint64_t>(end);
     CURLcode code = perform();

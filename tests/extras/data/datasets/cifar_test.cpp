@@ -4,6 +4,7 @@
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -109,6 +110,15 @@ TEST_F(CifarTest, MistakesMessages) {
   EXPECT_EQ(test::error_text<c10::Error>([&] { CIFAR10(root(), {.check_integrity = true}); }),
             "[cohort] digests are published for the files of \"cifar-10-batches-py\" only, not for those of \"" +
                 root() + "/cifar-10-batches-bin\"\n  hint: leave check_integrity out");
+}
+
+TEST_F(CifarTest, APipeAsABatchMessage) {
+  write_cifar10();
+  const std::string path = root() + "/cifar-10-batches-bin/data_batch_2.bin";
+  ASSERT_EQ(std::remove(path.c_str()), 0);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(test::error_text<c10::Error>([&] { CIFAR10{root()}; }),
+            "[cohort] cannot open \"" + path + "\": it is not a regular file");
 }
 
 TEST_F(CifarTest, IntegrityIsChecked) {
