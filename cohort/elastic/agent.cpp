@@ -188,8 +188,14 @@ Result<std::optional<int>> Agent::run_round(const Round& round) {
 }
 
 Result<GroupResult> Agent::run_workers(const Round& round) {
-  const Result<std::string> attempt = create_attempt_folder(tools_.folder, attempt_++, plan_.local_world_size);
-  if (!attempt) return no_log_folder(options_.log_dir, attempt.error());
+  Result<std::string> attempt = create_attempt_folder(tools_.folder, attempt_++, plan_.local_world_size);
+  if (!attempt && attempt_ == 1) return no_log_folder(options_.log_dir, attempt.error());
+  if (!attempt) {
+    base::log_warning(Error("the workers start without log files")
+                          .caused_by(no_log_folder(options_.log_dir, attempt.error()))
+                          .describe());
+    attempt = std::string();
+  }
   const std::string timer_file = tools_.watchdog ? tools_.watchdog->path() : "";
   const Result<std::vector<WorkerSpec>> specs =
       plan_workers(options_, plan_, round, {*attempt, timer_file, tools_.mark, open_vault(round)});

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "cohort/base/cpu.h"
 #include "cohort/base/env.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 
 namespace cohort::elastic {
@@ -58,9 +58,8 @@ HostDevices find_host_devices() {
 int count_gpus(const std::string& device_folder, const std::optional<std::string>& visible_devices) {
   constexpr std::string_view kPrefix = "nvidia";
   int count = 0;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(device_folder, error)) {
-    const std::string name = entry.path().filename().string();
+  const auto names = base::names_in_folder(device_folder);
+  for (const std::string& name : names ? *names : std::vector<std::string>()) {
     if (name.starts_with(kPrefix) && base::parse_int(std::string_view(name).substr(kPrefix.size()))) ++count;
   }
   return visible_devices ? count_visible(*visible_devices, count) : count;

@@ -105,7 +105,9 @@ Result<LogFolder> create_log_folder(const std::string& log_dir, const std::strin
   } else if (Result<void> made = base::make_directories(root); !made) {
     return made.error();
   }
-  const std::string absolute = std::filesystem::absolute(root).lexically_normal().string();
+  std::error_code error;
+  const std::string absolute = std::filesystem::absolute(root, error).lexically_normal().string();
+  if (error) return Error(fmt::format("cannot find the folder \"{}\": {}", root, base::errno_text(error.value())));
   Result<std::string> run_folder =
       base::make_unique_directory(fmt::format("{}/{}_", absolute, base::replace_all(run_id, "/", "_")));
   if (!run_folder) return run_folder.error();
@@ -133,10 +135,11 @@ Result<std::string> create_attempt_folder(const LogFolder& folder, int attempt, 
 void remove_if_unused(const LogFolder& folder) {
   if (folder.temporary_root.empty()) return;
   std::error_code error;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.temporary_root, error)) {
-    if (!entry.is_directory(error)) return;
+  std::filesystem::recursive_directory_iterator entry(folder.temporary_root, error);
+  for (; !error && entry != std::filesystem::recursive_directory_iterator(); entry.increment(error)) {
+    if (!entry->is_directory(error)) return;
   }
-  std::filesystem::remove_all(folder.temporary_root, error);
+  if (!error) std::filesystem::remove_all(folder.temporary_root, error);
 }
 
 }  // namespace cohort::elastic

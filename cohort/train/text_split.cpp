@@ -6,7 +6,10 @@
 #include <cmath>
 #include <filesystem>
 #include <span>
+#include <system_error>
 #include <unordered_set>
+
+#include "cohort/base/text.h"
 
 namespace cohort::train {
 namespace {
@@ -39,8 +42,10 @@ std::vector<File> locate_files(const data::TextCorpus& corpus) {
   std::vector<File> files;
   int64_t begin = 0;
   for (const std::string& path : corpus.files()) {
-    const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
-    const int64_t end = std::min(corpus.size(), begin + size);
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    TORCH_CHECK(!error, "[cohort] cannot look at \"", path, "\"\n  caused by: ", base::errno_text(error.value()));
+    const int64_t end = begin + static_cast<int64_t>(std::min(size, static_cast<uintmax_t>(corpus.size() - begin)));
     files.push_back({begin, end, hash_bytes(read_text(corpus, begin, end))});
     begin = end;
   }

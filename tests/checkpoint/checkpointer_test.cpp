@@ -4,6 +4,7 @@
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/base/host.h"
+#include "cohort/base/lock_file.h"
 #include "tests/checkpoint/rank_files.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/data/error_text.h"
@@ -52,10 +55,11 @@ double loaded_value(Checkpointer& checkpoints, std::optional<int64_t> expected_s
   return value;
 }
 
-// Sorted names of what a folder holds.
+// Sorted names of what a folder holds beside its lock.
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::erase(names, ".lock");
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -249,6 +253,46 @@ TEST(Checkpointer, AFileInThePlaceOfItsFolder) {
                 "\": Not a directory (ENOTDIR)\n  hint: the checkpoints that were there are untouched");
   EXPECT_EQ(error_text<c10::Error>([&] { checkpoints.latest(); }),
             "[cohort] Checkpointer: cannot list the folder \"" + folder.file("run") + "\": Not a directory (ENOTDIR)");
+}
+
+// Another job: its lock is none of this process's Checkpointers.
+TEST(Checkpointer, AnotherJobInItsFolder) {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), lock = run + "/.lock";
+  fs::create_directory(run);
+  const std::string owner = "pid " + std::to_string(::getpid()) + " on " + base::host_name();
+  const std::string text =
+      "another job saves its checkpoints in \"" + run + "\": " + owner + " has locked \"" + lock + "\"";
+  const std::string hint = "\n  hint: give each job a folder of its own, or end the other one";
+  {
+    const auto other = base::LockFile::try_take(lock);
+    ASSERT_TRUE(other && *other);
+    EXPECT_EQ(error_text<c10::Error>([&] { Checkpointer(run, {.every_steps = 1, .format = rank_files()}); }),
+              "[cohort] Checkpointer: " + text + hint);
+    // Who only looks is let in.
+    Checkpointer reader(run, {.asynchronous = false, .format = rank_files()});
+    EXPECT_FALSE(reader.latest());
+    EXPECT_EQ(error_text<c10::Error>([&] { reader.save(1, state_of(1)); }),
+              "[cohort] Checkpointer: cannot save step 1 in \"" + run + "\"\n  caused by: " + text + hint +
+                  "\n  hint: the checkpoints that were there are untouched");
+  }
+  Checkpointer first(run, {.every_steps = 1, .asynchronous = false, .format = rank_files()});
+  Checkpointer second(run, {.every_steps = 1, .asynchronous = false, .format = rank_files()});  // of the same job
+  first.save(1, state_of(1));
+  second.save(2, state_of(2));
+  EXPECT_EQ(base::LockFile::owner(lock), owner);
+}
+
+TEST(Checkpointer, ALockOfAKilledJobIsTakenOverAndGoesWithTheRun) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder.file("run"));
+  folder.write("run/.lock", "pid 1 on another\n");
+  {
+    Checkpointer checkpoints(folder.file("run"), {.every_steps = 1, .format = rank_files()});
+    EXPECT_EQ(base::LockFile::owner(folder.file("run/.lock")),
+              "pid " + std::to_string(::getpid()) + " on " + base::host_name());
+  }
+  EXPECT_TRUE(fs::is_empty(folder.file("run")));
 }
 
 TEST(Checkpointer, RemovesWhatAKilledRunHasLeft) {

@@ -27,7 +27,8 @@ Target target_of(const std::string& path) {
 }
 
 base::Result<void> check_target(const ConvertFlags& flags) {
-  if (!std::filesystem::exists(flags.to) || flags.force) return {};
+  std::error_code error;  // what cannot be looked at cannot be written either, which says why
+  if (!std::filesystem::exists(flags.to, error) || flags.force) return {};
   return base::Error(fmt::format("\"{}\" is there already", flags.to)).with_hint("--force replaces it");
 }
 

@@ -56,7 +56,9 @@ Verdict verdict_on_file(const std::string& path) {
 }
 
 base::Result<std::vector<Verdict>> verdicts_on(const std::string& path) {
-  if (std::filesystem::exists(path + "/" + files::kManifestName)) return std::vector{verdict_on_checkpoint(path)};
+  std::error_code error;  // what cannot be looked at cannot be opened either, which says why
+  if (std::filesystem::exists(path + "/" + files::kManifestName, error))
+    return std::vector{verdict_on_checkpoint(path)};
   if (!is_run_folder(path)) return std::vector{verdict_on_file(path)};
   const auto list = files::list_checkpoints(path, files::CheckpointCheck::kSizes);
   if (!list) return list.error();

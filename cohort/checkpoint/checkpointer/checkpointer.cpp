@@ -56,7 +56,9 @@ class Checkpointer::State {
         options_(completed(std::move(options))),
         front_("checkpoints: agreement"),
         back_("checkpoints: saves"),
-        signals_(options_.stop_signals) {
+        signals_(options_.stop_signals),
+        lock_(folder_) {
+    refuse_folder_of_others();
     if (front_.rank() != 0) return;
     for (const auto& name : files::remove_leftovers(folder_)) {
       base::log_info(
@@ -133,7 +135,7 @@ class Checkpointer::State {
     return options_.verify_checksums ? files::CheckpointCheck::kChecksums : files::CheckpointCheck::kSizes;
   }
 
-  SaveRequest request(int64_t step, const ShardedStateDict& state, const SaveInfo& info) const {
+  SaveRequest request(int64_t step, const ShardedStateDict& state, const SaveInfo& info) {
     return {.root = folder_,
             .step = step,
             .state = &state,
@@ -141,7 +143,16 @@ class Checkpointer::State {
             .rules = {.keep_last = options_.keep_last,
                       .keep_every = options_.keep_every,
                       .keep_best = options_.keep_best,
-                      .highest_is_best = options_.highest_is_best}};
+                      .highest_is_best = options_.highest_is_best},
+            .lock = &lock_};
+  }
+
+  // Who only reads, or saves when told to, is told at the first save.
+  void refuse_folder_of_others() {
+    if (options_.every_steps == 0 && options_.every.count() == 0 && options_.stop_signals.empty()) return;
+    const auto locked = front_.rank() == 0 ? lock_.take_if_possible() : base::Result<void>();
+    const std::string problem = front_.from_first(locked ? "" : locked.error().describe());
+    TORCH_CHECK(problem.empty(), "[cohort] Checkpointer: ", problem);
   }
 
   void begin(int64_t step, const SaveInfo& info) {
@@ -185,6 +196,7 @@ class Checkpointer::State {
   const RankTalk front_;
   const RankTalk back_;
   const StopSignals signals_;
+  FolderLock lock_;
 
   detail::Snapshot copy_;
   detail::Snapshot snapshot_;

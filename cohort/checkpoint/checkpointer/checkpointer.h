@@ -101,7 +101,9 @@ struct SavedCheckpoint {
 class COHORT_API Checkpointer {
  public:
   /// Removes what killed runs have left of unfinished saves; the folder need not exist yet.
-  /// Throws c10::ValueError for options that cannot work.
+  /// Throws c10::ValueError for options that cannot work, and c10::Error where it is to save by itself and another job saves in
+  /// this folder, which rank 0's host and pid in its file ".lock" tell; else the first save says so. The lock goes with the
+  /// Checkpointer, or with its process.
   explicit Checkpointer(std::string folder, CheckpointerOptions options = {});
   /// Waits for the save that goes on. Its error, and one that nobody has heard of yet, is a warning.
   ~Checkpointer();

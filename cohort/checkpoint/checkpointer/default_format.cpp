@@ -1,8 +1,8 @@
 #include "cohort/checkpoint/checkpointer/default_format.h"
 
-#include <algorithm>
-#include <filesystem>
+#include <c10/util/Exception.h>
 
+#include "cohort/base/open_file.h"
 #include "cohort/checkpoint/sharded/sharded_checkpoint.h"
 
 namespace cohort::checkpoint {
@@ -10,10 +10,9 @@ namespace {
 
 // Each rank describes a part of the files to the manifest, whoever wrote them: they are complete, and on disk.
 std::vector<std::string> own_share(const std::string& folder, const Group& group) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
+  const auto listed = base::names_in_folder(folder);
+  TORCH_CHECK(listed.ok(), "[cohort] cannot list the folder \"", folder, "\": ", listed.error().message());
+  const std::vector<std::string>& names = *listed;
   std::vector<std::string> share;
   const size_t first = group ? get_rank(group) : 0, step = group ? get_world_size(group) : 1;
   for (size_t i = first; i < names.size(); i += step) share.push_back(names[i]);

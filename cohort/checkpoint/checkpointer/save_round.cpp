@@ -42,11 +42,14 @@ std::string with_rank(const RankTalk& talk, const std::string& text) {
 std::string failed(const SaveRequest& request, const std::vector<std::string>& causes) {
   std::string text = fmt::format("[cohort] Checkpointer: cannot save step {} in \"{}\"", request.step, request.root);
   bool is_full = false;
+  bool is_too_large = false;
   for (const std::string& cause : causes) {
     text += "\n  caused by: " + cause;
     is_full = is_full || cause.find("(ENOSPC)") != std::string::npos || cause.find("(EDQUOT)") != std::string::npos;
+    is_too_large = is_too_large || cause.find("(EFBIG)") != std::string::npos;
   }
   text += "\n  hint: the checkpoints that were there are untouched";
+  if (is_too_large) text += "; raise the limit on the size of files (ulimit -f)";
   return is_full ? text + "; free some space, or keep fewer of them (keep_last)" : text;
 }
 
@@ -95,6 +98,7 @@ class SaveRound {
   std::string problem(const std::string& text) const { return word(kProblem, with_rank(talk_, text)); }
 
   std::string begin() {
+    if (const auto locked = request_.lock->take(); !locked) return problem(locked.error().describe());
     auto draft = files::CheckpointDraft::begin(request_.root, request_.step);
     if (!draft) return problem(draft.error().describe());
     draft_.emplace(std::move(*draft));

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cohort/checkpoint/checkpointer/checkpointer.h"
+#include "cohort/checkpoint/checkpointer/folder_lock.h"
 #include "cohort/checkpoint/checkpointer/rank_talk.h"
 #include "cohort/files/checkpoints/checkpoint_list.h"
 #include "cohort/files/checkpoints/retention.h"
@@ -17,6 +18,8 @@ struct SaveRequest {
   const ShardedStateDict* state = nullptr;
   SaveInfo info;
   files::RetentionRules rules;
+  /// Of `root`; rank 0 takes it.
+  FolderLock* lock = nullptr;
 };
 
 /// Writes a checkpoint, and removes those that the rules do not keep. Never throws.

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "cohort/base/address.h"
+#include "cohort/base/disk_room.h"
 #include "cohort/base/env.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/comm/group/group_creation.h"
@@ -69,6 +70,7 @@ void check_init_options(const InitOptions& options) {
 }  // namespace
 
 Group init_process_group(const InitOptions& options) {
+  base::survive_size_limit();
   // First, so that what goes wrong from here on is reported with its rank.
   comm::install_exit_handlers();
   check_init_options(options);

@@ -11,13 +11,13 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "cohort/base/file.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/group/threads.h"
 #include "cohort/comm/process/spawned_rank.h"
@@ -30,9 +30,10 @@ using comm::SpawnedRank;
 // Threads other than this one would be missing in the forked ranks, with the locks they hold.
 void refuse_other_threads() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
-    if (entry.path().filename() == std::to_string(getpid())) continue;
-    std::ifstream file(entry.path() / "comm");
+  const auto threads = base::names_in_folder("/proc/self/task");
+  for (const std::string& thread : threads ? *threads : names) {
+    if (thread == std::to_string(getpid())) continue;
+    std::ifstream file("/proc/self/task/" + thread + "/comm");
     std::string name;
     std::getline(file, name);
     names.push_back("\"" + name + "\"");

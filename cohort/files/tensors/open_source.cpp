@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <vector>
 
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 #include "cohort/files/tensors/pt_source.h"
 #include "cohort/files/tensors/stored_source.h"
@@ -30,11 +30,9 @@ bool is_pt_file(const RandomAccessFile& file) {
 // The only file of tensors in a folder; empty if there are none or several.
 std::string only_file_in(const std::string& folder) {
   std::vector<std::string> found;
-  std::error_code error;
-  std::filesystem::directory_iterator entry(folder, error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    if (has_ending(entry->path().string(), {".pt", ".pth", ".bin", ".safetensors"}))
-      found.push_back(entry->path().string());
+  const auto names = base::names_in_folder(folder);
+  for (const std::string& name : names ? *names : found) {
+    if (has_ending(name, {".pt", ".pth", ".bin", ".safetensors"})) found.push_back(folder + "/" + name);
   }
   return found.size() == 1 ? found.front() : "";
 }

@@ -5,7 +5,8 @@
 #include <system_error>
 #include <utility>
 
-#include "cohort/base/file.h"
+#include "cohort/base/disk_room.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 #include "cohort/files/tensors/checked_json.h"
 #include "cohort/files/tensors/dcp_folder.h"
@@ -128,13 +129,12 @@ Result<StoredCheckpoint> open_indexed(const std::string& folder) {
 
 Error nothing_to_open(const std::string& folder) {
   size_t num_unfinished = 0;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
+  const auto names = base::names_in_folder(folder);
+  if (!names) return Error("cannot read the folder \"" + folder + "\": " + names.error().message());
+  for (const std::string& name : *names) {
     if (name.ends_with(kUnfinishedSuffix) || name.ends_with(".safetensors") || name.ends_with(".distcp"))
       ++num_unfinished;
   }
-  if (error) return Error("cannot read the folder \"" + folder + "\": " + error.message());
   if (num_unfinished == 0) {
     return Error("\"" + folder + "\" holds no checkpoint: it has neither " + kCheckpointIndexName + " nor .metadata");
   }
@@ -148,18 +148,22 @@ Error nothing_to_open(const std::string& folder) {
 
 uint64_t StoredCheckpoint::num_bytes() const {
   uint64_t sum = 0;
-  for (const auto& [name, tensor] : tensors) sum += tensor_bytes(tensor.dtype, tensor.shape).value_or(0);
+  for (const auto& [name, tensor] : tensors)
+    sum = base::add_sizes(sum, tensor_bytes(tensor.dtype, tensor.shape).value_or(UINT64_MAX));
   return sum;
 }
 
 Result<StoredCheckpoint> open_stored_checkpoint(const std::string& path) {
-  std::error_code ignored;
-  const fs::file_status status = fs::status(path, ignored);
-  if (!fs::exists(status)) return Error("there is nothing at \"" + path + "\"");
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  const auto unseen = [&] { return Error("cannot look at \"" + path + "\": " + base::errno_text(error.value())); };
+  if (status.type() == fs::file_type::not_found) return Error("there is nothing at \"" + path + "\"");
+  if (!fs::status_known(status)) return unseen();
   if (!fs::is_directory(status)) return open_single_file(path);
-  if (fs::exists(path + "/" + kCheckpointIndexName, ignored)) return open_indexed(path);
-  if (fs::exists(path + "/.metadata", ignored)) return open_dcp_folder(path);
-  if (fs::exists(path + "/model.safetensors", ignored)) return open_single_file(path + "/model.safetensors");
+  if (fs::exists(path + "/" + kCheckpointIndexName, error)) return open_indexed(path);
+  if (error) return unseen();  // a folder that may be listed, and nothing in it opened
+  if (fs::exists(path + "/.metadata", error)) return open_dcp_folder(path);
+  if (fs::exists(path + "/model.safetensors", error)) return open_single_file(path + "/model.safetensors");
   return nothing_to_open(path);
 }
 

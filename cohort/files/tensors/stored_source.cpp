@@ -15,7 +15,8 @@ namespace cohort::files {
 namespace {
 
 std::string format_of(const std::string& path, const StoredCheckpoint& checkpoint) {
-  if (!std::filesystem::is_directory(path)) return "safetensors";
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return "safetensors";
   const bool is_dcp = std::any_of(checkpoint.files.begin(), checkpoint.files.end(),
                                   [](const std::string& file) { return file.ends_with(".distcp"); });
   return is_dcp ? "torch.distributed.checkpoint" : "sharded safetensors";

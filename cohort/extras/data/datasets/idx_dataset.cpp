@@ -22,7 +22,8 @@ constexpr int64_t kImageDims = 3;  // of a file with images: how many, height, w
 std::string find_idx(const std::string& path) {
   std::error_code error;
   for (const char* ending : {"", ".gz"}) {
-    if (std::filesystem::exists(path + ending, error)) return path + ending;
+    // What cannot be looked at is taken, too: whoever opens it says why.
+    if (std::filesystem::exists(path + ending, error) || error) return path + ending;
   }
   return path;
 }
@@ -43,7 +44,7 @@ MnistPaths find_mnist(const std::string& root, const std::string& name, const st
   std::error_code error;
   MnistPaths paths = mnist_paths(root, name, options.train);
   for (const auto& path : {paths.images, paths.labels}) {
-    if (std::filesystem::exists(path, error)) continue;
+    if (std::filesystem::exists(path, error) || error) continue;
     if (options.download) {
       download(set, root);
       return mnist_paths(root, name, options.train);
