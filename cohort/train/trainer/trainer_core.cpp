@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "cohort/base/env.h"
+#include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/group/world.h"
+#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
@@ -282,6 +284,44 @@ void TrainerCore::tell_if_all_is_done() {
       has_epochs ? fmt::format("{} epochs", options.max_epochs) : fmt::format("{} steps", options.max_steps)));
 }
 
+namespace {
+
+// What the disk refuses is missing in a log, and training goes on. A wrong name of a metric is the program's mistake.
+class PatientLogger : public Logger {
+ public:
+  explicit PatientLogger(std::shared_ptr<Logger> logger) : logger_(std::move(logger)) {}
+  void log_hyperparameters(const Hyperparameters& values) override {
+    warn_if_refused([&] { logger_->log_hyperparameters(values); });
+  }
+  void log_metrics(int64_t step, const Metrics& values) override {
+    warn_if_refused([&] { logger_->log_metrics(step, values); });
+  }
+  void flush() override {
+    warn_if_refused([&] { logger_->flush(); });
+  }
+  void close() override {
+    warn_if_refused([&] { logger_->close(); });
+  }
+
+ private:
+  template <typename Call>
+  void warn_if_refused(const Call& call) {
+    try {
+      call();
+    } catch (const c10::ValueError&) {
+      throw;
+    } catch (const c10::Error& error) {
+      if (std::exchange(has_warned_, true)) return;
+      base::log_warning("Trainer: a log is incomplete\n  caused by: " + comm::text_of(error));
+    }
+  }
+
+  std::shared_ptr<Logger> logger_;
+  bool has_warned_ = false;
+};
+
+}  // namespace
+
 bool TrainerCore::is_logged() const {
   return place.rank == 0 && options.fast_dev_run == 0 && (!options.log_folder.empty() || options.make_logger);
 }
@@ -292,11 +332,11 @@ void TrainerCore::open_logger() {
   const int64_t first_step = counters.step + 1;
   auto loggers = std::make_shared<LoggerList>();
   if (!options.log_folder.empty()) {
-    loggers->add(detail::folder_loggers(options.log_folder, first_step, options.plot));
+    loggers->add(std::make_shared<PatientLogger>(detail::folder_loggers(options.log_folder, first_step, options.plot)));
   }
   if (options.make_logger) {
     auto own = options.make_logger(first_step);
-    if (own) loggers->add(std::move(own));
+    if (own) loggers->add(std::make_shared<PatientLogger>(std::move(own)));
   }
   if (loggers->empty()) return;
   logger = std::move(loggers);

@@ -90,8 +90,33 @@ TEST(Trainer, WritesTheNumbersBeforeAFailure) {
                          .log_every_n_steps = 1}));
   testing::internal::CaptureStderr();
   EXPECT_EQ(error_of([&] { trainer.fit(task, Loader(small_data(8), {.batch_size = 4})); }), "enough");
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "[cohort] warning: the disk is full\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "[cohort] warning: Trainer: a log is incomplete\n  caused by: the disk is full\n");
   EXPECT_EQ(logger->num_open, 0);
+}
+
+TEST(Trainer, ALogThatTheDiskRefusesDoesNotEndTraining) {
+  struct Full : Logger {
+    void log_metrics(int64_t step, const Metrics&) override {
+      TORCH_CHECK_VALUE(step < 8, "a wrong name");
+      ++num_refused;
+      TORCH_CHECK(false, "the disk is full");
+    }
+    void flush() override {}
+    void close() override {}
+    int num_refused = 0;
+  };
+  const auto full = std::make_shared<Full>();
+  SmallTask task;
+  Trainer trainer(quiet({.max_epochs = 1, .make_logger = [&](int64_t) { return full; }, .log_every_n_steps = 1}));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(trainer.fit(task, Loader(small_data(20), {.batch_size = 4})).steps, 5);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "[cohort] warning: Trainer: a log is incomplete\n  caused by: the disk is full\n");
+  EXPECT_GE(full->num_refused, 5);
+  // What the program does wrong is still an error.
+  Trainer longer(quiet({.max_epochs = 1, .make_logger = [&](int64_t) { return full; }, .log_every_n_steps = 1}));
+  EXPECT_EQ(error_of([&] { longer.fit(task, Loader(small_data(40), {.batch_size = 4})); }), "a wrong name");
 }
 
 }  // namespace
