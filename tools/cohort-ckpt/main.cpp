@@ -1,4 +1,5 @@
 // cohort-ckpt: looks into files of tensors and folders of checkpoints, compares and converts them. Links no LibTorch.
+#include <pthread.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "cohort/base/log.h"
+#include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
 #include "cohort/version.h"
 #include "tools/cohort-ckpt/commands.h"
@@ -122,7 +124,42 @@ int main_command(int argc, char** argv) {
   return commands.run();
 }
 
+struct Call {
+  int argc;
+  char** argv;
+  int exit_code;
+};
+
+void* run_call(void* argument) {
+  Call& call = *static_cast<Call*>(argument);
+  try {
+    call.exit_code = main_command(call.argc, call.argv);
+  } catch (const std::exception& error) {  // memory that ran out
+    base::log_error(error.what());
+    call.exit_code = kFault;
+  }
+  return nullptr;
+}
+
+// Files hold lists in lists, each of which is a call within a call: they need more than a small stack (ulimit -s).
+int run_on_own_stack(int argc, char** argv) {
+  constexpr size_t kStackBytes = size_t{8} << 20;
+  Call call{argc, argv, kFault};
+  pthread_attr_t attributes;
+  pthread_t thread;
+  if (pthread_attr_init(&attributes) != 0 || pthread_attr_setstacksize(&attributes, kStackBytes) != 0 ||
+      pthread_create(&thread, &attributes, run_call, &call) != 0) {
+    run_call(&call);
+  } else {
+    pthread_join(thread, nullptr);
+  }
+  return call.exit_code;
+}
+
 }  // namespace
 }  // namespace cohort::ckpt_cli
 
-int main(int argc, char** argv) { return cohort::ckpt_cli::main_command(argc, argv); }
+int main(int argc, char** argv) {
+  cohort::base::open_standard_streams();
+  return cohort::ckpt_cli::run_on_own_stack(argc, argv);
+}

@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cohort/base/atomic_file.h"
+#include "cohort/base/disk_room.h"
 #include "cohort/files/tensors/dcp_folder.h"
 #include "cohort/files/tensors/plain_json.h"
 #include "cohort/files/tensors/safetensors_file.h"
@@ -25,14 +28,9 @@ class Tree {
   void put(const std::vector<PathPart>& path, PickleValue value) {
     Tree* place = this;
     for (const PathPart& part : path) {
-      const auto found = std::find_if(place->parts_.begin(), place->parts_.end(),
-                                      [&](const auto& entry) { return entry.first == part; });
-      if (found != place->parts_.end()) {
-        place = found->second.get();
-        continue;
-      }
-      place->parts_.emplace_back(part, std::make_unique<Tree>());
-      place = place->parts_.back().second.get();
+      const auto [found, is_new] = place->index_.try_emplace(part, place->parts_.size());
+      if (is_new) place->parts_.emplace_back(part, std::make_unique<Tree>());
+      place = place->parts_[found->second].second.get();
     }
     place->value_ = std::move(value);
   }
@@ -60,6 +58,7 @@ class Tree {
 
  private:
   std::vector<std::pair<PathPart, std::unique_ptr<Tree>>> parts_;
+  std::map<PathPart, size_t> index_;  ///< where in parts_
   PickleValue value_;
 };
 
@@ -166,6 +165,8 @@ Result<void> all_readable(const StoredCheckpoint& checkpoint) {
 
 Result<void> consolidate(const StoredCheckpoint& checkpoint, const std::string& file) {
   if (Result<void> known = all_readable(checkpoint); !known) return known;
+  const std::string folder = std::filesystem::path(file).parent_path().string();
+  if (Result<void> room = base::check_room(folder, checkpoint.num_bytes(), '"' + file + '"'); !room) return room;
   const bool is_pt = file.ends_with(".pt") || file.ends_with(".pth") || file.ends_with(".bin");
   return is_pt ? write_pt(checkpoint, file) : write_safetensors(checkpoint, file);
 }

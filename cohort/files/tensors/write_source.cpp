@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "cohort/base/atomic_file.h"
+#include "cohort/base/disk_room.h"
 #include "cohort/files/tensors/plain_json.h"
 #include "cohort/files/tensors/pt_writer.h"
 #include "cohort/files/tensors/safetensors_file.h"
@@ -21,6 +23,19 @@ namespace {
 
 base::Error cannot_write(const std::string& path, base::Error cause) {
   return base::Error(fmt::format("cannot write \"{}\"", path)).caused_by(std::move(cause));
+}
+
+// A view may repeat its elements without end, at the cost of a few bytes in its file.
+base::Result<void> check_room(const TensorSource& source, const std::string& folder, const std::string& path) {
+  uint64_t num_bytes = 0;
+  for (const TensorInfo& tensor : source.tensors()) {
+    num_bytes = base::add_sizes(num_bytes, static_cast<uint64_t>(tensor.num_bytes()));
+  }
+  return base::check_room(folder, num_bytes, '"' + path + '"');
+}
+
+base::Result<void> check_room_for_file(const TensorSource& source, const std::string& path) {
+  return check_room(source, std::filesystem::path(path).parent_path().string(), path);
 }
 
 // What a .pt file says of itself is of no use in another one.
@@ -106,6 +121,7 @@ base::Result<void> write_folder(const TensorSource& source, const std::string& f
 }  // namespace
 
 base::Result<void> write_safetensors(const TensorSource& source, const std::string& path) {
+  if (auto room = check_room_for_file(source, path); !room) return cannot_write(path, room.error());
   auto file = base::AtomicFile::create(path);
   const auto written = file ? write_safetensors_to(source, *file) : base::Result<void>(file.error());
   if (!written) return cannot_write(path, written.error());
@@ -113,6 +129,7 @@ base::Result<void> write_safetensors(const TensorSource& source, const std::stri
 }
 
 base::Result<void> write_pt(const TensorSource& source, const std::string& path) {
+  if (auto room = check_room_for_file(source, path); !room) return cannot_write(path, room.error());
   std::vector<base::PickleEntry> entries;
   std::vector<StorageBytes> storages;
   for (size_t i = 0; i < source.tensors().size(); ++i) {
@@ -131,6 +148,7 @@ base::Result<void> write_pt(const TensorSource& source, const std::string& path)
 }
 
 base::Result<void> write_sharded_folder(const TensorSource& source, const std::string& path) {
+  if (auto room = check_room(source, path, path); !room) return cannot_write(path, room.error());
   const auto written = write_folder(source, path);
   if (!written) return cannot_write(path, written.error());
   return {};
