@@ -123,15 +123,19 @@ Metrics values_of(TrainerCore& core, const ErasedTask& task, const std::string& 
   return values;
 }
 
-const BatchLimit& limit_of(const TrainerOptions& options, const std::string& phase) {
-  return phase == "test" ? options.limit_test_batches : options.limit_val_batches;
+Passes plan_passes(TrainerCore& core, const BatchFeed& feed, const std::string& phase) {
+  if (phase == "test") return plan_passes(core, feed, core.options.limit_test_batches, "limit_test_batches");
+  return plan_passes(core, feed, core.options.limit_val_batches, "limit_val_batches");
 }
 
 }  // namespace
 
+void check_batches(TrainerCore& core, const BatchFeed& feed, const char* phase) {
+  (void)plan_passes(core, feed, phase);
+}
+
 Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const char* phase) {
   check_can_evaluate(task);
-  const bool is_test = std::string(phase) == "test";
   core.strategy->synchronise_buffers();
   const EvaluationMode mode(*core.strategy);
   const at::NoGradGuard no_grad;
@@ -139,8 +143,7 @@ Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const cha
   // On the device, for the host not to wait for each batch.
   const at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(core.place.device));
   double count = 0.0;
-  const auto passes =
-      plan_passes(core, feed, limit_of(core.options, phase), is_test ? "limit_test_batches" : "limit_val_batches");
+  const auto passes = plan_passes(core, feed, phase);
   const EvaluationLine line(core.progress, phase, passes.own.value_or(0));
   int64_t batch = 0;
   for_each_batch(core, feed, passes, [&](bool is_own) {

@@ -88,6 +88,7 @@ FitResult FitLoop::run() {
   core_.attach(task_);
   if (validation_) check_can_evaluate(task_);
   share_data();
+  if (validation_) check_batches(core_, *validation_, "validation");
   core_.progress.begin_run(options_.max_epochs, core_.strategy->communication_time().has_value());
   resume();
   core_.tell_if_all_is_done();

@@ -88,6 +88,8 @@ std::optional<int64_t> limited(const BatchLimit& limit, std::optional<int64_t> n
 
 /// {"<phase>/loss", ...}. Collective. Leaves the model in the mode it was in.
 Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const char* phase);
+/// Refuses now what evaluate() would refuse for its numbers of batches.
+void check_batches(TrainerCore& core, const BatchFeed& feed, const char* phase);
 std::vector<at::Tensor> predict(TrainerCore& core, ErasedTask& task, BatchFeed& feed);
 
 /// See Trainer's functions of these names.
