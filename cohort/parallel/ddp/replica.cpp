@@ -272,7 +272,7 @@ void Replica::note_gradient() {
 void Replica::after_backward() {
   if (!reducer_ || is_removed_ || !pending_->finish(/*has_reduced=*/!reducer_->is_expecting())) return;
   if (!options_.find_unused_parameters && !low_precision_ && !was_in_join_) return reducer_->prepare_again();
-  base::warn_once(fmt::format(
+  comm::warn_once_per_job(fmt::format(
       "rank {} of {}: several forward passes of DistributedDataParallel were followed by several backward passes. With "
       "find_unused_parameters, mixed_precision or join only the first of these is averaged, so the ranks' models "
       "differ from now on. Let each backward pass follow its forward pass, or add the losses up for one",
