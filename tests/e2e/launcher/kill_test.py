@@ -394,6 +394,23 @@ def test_full_disk_for_the_log_folder(job):
     job.check_nothing_left()
 
 
+@needs_root
+def test_full_disk_for_the_log_folder_of_a_restart(job):
+    """The job has come so far that its logs are the lesser loss."""
+    logs = job.folder / "logs"
+    fill = f'i=0; while true > "{logs}/$i"; do i=$((i+1)); done 2> /dev/null; exit 1'
+    agent = job.start_script(f"[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0; {fill}", "--max-restarts=1", f"--log-dir={logs}",
+                             wrapper=full_disk(logs))
+    assert agent.finish() == 0, agent.errors
+    assert re.search(
+        r"\[cohort\] warning: the workers start without log files\n"
+        r"  caused by: cannot create the log folder\n"
+        r'  caused by: cannot create folder "FOLDER/logs/RUN/attempt_1/0": No space left on device \(ENOSPC\)\n'
+        r"  hint: see whether its disk is full and whether this user may write there, or give another --log-dir; "
+        r"--log-dir=/dev/null keeps no logs", "\n".join(messages(agent)))
+    job.check_nothing_left()
+
+
 @pytest.fixture
 def open_folder():
     """Another user may reach it, unlike pytest's own."""
