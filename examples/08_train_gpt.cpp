@@ -132,9 +132,10 @@ GPT trained(const Settings& s, const std::string& folder) {
 template <class Task>
 void train_and_report(const Settings& s, train::Trainer& trainer, Task task, const train::TextSplit& text) {
   const DataLoader windows(text.train, {.batch_size = s.batch_size, .shuffle = true, .drop_last = true});
+  const auto held_out = text.held_out.evenly_spaced(s.eval_windows);
+  gpt::check_tests(s, held_out.size(), trainer.world_size());
   const auto some = text.held_out.evenly_spaced(std::max<int64_t>(1, s.eval_windows / 8));
   if (trainer.fit(task, windows, DataLoader(some, {.batch_size = kRowsOfTests})).steps < s.steps) return;
-  const auto held_out = text.held_out.evenly_spaced(s.eval_windows);
   const double loss = trainer.test(task, DataLoader(held_out, {.batch_size = kRowsOfTests})).front().second;
   const auto saved = cohort::checkpoint::Checkpointer(s.checkpoint).latest();
   if (trainer.is_first_rank()) {

@@ -166,6 +166,15 @@ inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t 
   return options;
 }
 
+// Ranks that run the model together need a window of the tests each: better said now than after the last step.
+inline void check_tests(const Settings& s, int64_t num_windows, int num_ranks) {
+  const auto& dims = s.dims;
+  const int64_t num_readers = num_ranks / (dims.tp * dims.cp * dims.pp);
+  TORCH_CHECK_VALUE(parallel_dims(s) == cohort::ParallelDims() || num_windows >= num_readers, "there are ", num_windows,
+                    " windows of text to test on, and ", num_readers,
+                    " ranks that test together\n  hint: more --eval-windows, a larger --held-out, or fewer ranks");
+}
+
 inline void check_pipeline(const Settings& s) {
   const auto names = cohort::pipeline_schedule_names();
   TORCH_CHECK_VALUE(std::find(names.begin(), names.end(), s.pp_schedule) != names.end(), "--pp-schedule ",

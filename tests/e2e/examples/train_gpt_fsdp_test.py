@@ -124,6 +124,15 @@ def test_in_one_process_without_a_launcher(text_folder, tmp_path):
     assert "this GPT" in out
 
 
+def test_too_few_windows_to_test_on_are_said_before_training(text_folder, tmp_path):
+    code, out, err = run(COHORT, "run", "--nproc-per-node", 2, EXAMPLES / "train_gpt", "--data", text_folder, *GPT_FLAGS, "--steps", 4,
+                         "--fsdp", "--eval-every", 0, "--eval-windows", 1, cwd=tmp_path)
+    assert code == 1
+    assert ("train_gpt: error: there are 1 windows of text to test on, and 2 ranks that test together\n"
+            "  hint: more --eval-windows, a larger --held-out, or fewer ranks\n") in err
+    assert "step 1" not in out
+
+
 @pytest.mark.parametrize("flags, message", [
     (["--fsdp", "--zero"], "--fsdp and --zero do not go together: --fsdp divides the optimizer's state already; leave out --zero"),
     (["--hsdp", 1, "--zero"], "--hsdp and --zero do not go together: --hsdp divides the optimizer's state already; leave out --zero"),
