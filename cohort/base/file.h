@@ -37,8 +37,8 @@ struct Pipe {
 };
 Result<Pipe> make_pipe();
 
-/// The whole file. Works for files in /proc, whose size is not known beforehand. Fails on one that does not end within
-/// `limit` bytes, as a device may not.
+/// The whole file, which must be a regular one (open_file.h). Works for files in /proc, whose size is not known beforehand. Fails
+/// on one that has more than `limit` bytes.
 Result<std::string> read_file(const std::string& path, size_t limit = size_t{64} << 20);
 
 /// Writes every byte, going on after interruptions and short writes. `name`: the file, for the error.
@@ -47,7 +47,7 @@ Result<void> write_all(int fd, std::string_view data, const std::string& name = 
 /// The folder for temporary files: TMPDIR, or /tmp where that is not set or empty.
 std::string temporary_folder();
 
-/// Opens for writing from the start, creating the file with mode 0600; closed on exec.
+/// Opens a regular file for writing from the start, creating it with mode 0600; closed on exec.
 Result<Fd> open_for_writing(const std::string& path);
 
 /// Creates the folder and those above it. Succeeds if it is there already.

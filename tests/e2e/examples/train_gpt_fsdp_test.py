@@ -124,13 +124,17 @@ def test_in_one_process_without_a_launcher(text_folder, tmp_path):
     assert "this GPT" in out
 
 
-def test_too_few_windows_to_test_on_are_said_before_training(text_folder, tmp_path):
-    code, out, err = run(COHORT, "run", "--nproc-per-node", 2, EXAMPLES / "train_gpt", "--data", text_folder, *GPT_FLAGS, "--steps", 4,
-                         "--fsdp", "--eval-every", 0, "--eval-windows", 1, cwd=tmp_path)
+@pytest.mark.parametrize("flags, message", [
+    (["--eval-every", 0, "--eval-windows", 1], "there are 1 windows of text to test on, and 2 ranks that test together\n"
+                                               "  hint: more --eval-windows, a larger --held-out, or fewer ranks"),
+    (["--eval-every", 2, "--eval-windows", 8], '[cohort] Trainer: a rank has no batch to evaluate, and others have up to 1; with strategy "fsdp" '
+                                               "all must run the model together\n  hint: a smaller batch size, or fewer ranks"),
+], ids=["tests", "validation"])
+def test_too_few_windows_are_said_before_training(text_folder, tmp_path, flags, message):
+    code, _, err = train_gpt(tmp_path, text_folder, "--steps", 4, "--fsdp", "--log-every", 1, *flags, check=False)
     assert code == 1
-    assert ("train_gpt: error: there are 1 windows of text to test on, and 2 ranks that test together\n"
-            "  hint: more --eval-windows, a larger --held-out, or fewer ranks\n") in err
-    assert "step 1" not in out
+    assert f"train_gpt: error: {message}\n" in err
+    assert not any("train/loss" in path.read_text() for path in tmp_path.glob("log.jsonl"))
 
 
 @pytest.mark.parametrize("flags, message", [
