@@ -154,6 +154,7 @@ class InlineEngine final : public GradientEngine {
     GradBucket seen(bucket, plan_.size(), tensor, std::move(parameters));
     const auto result = result_of(run_comm_hook(hook_, seen));
     if (tensor.is_sparse()) return result;
+    if (!tensor.is_complex()) return result.reshape(tensor.sizes());  // in the dtype that the hook gave
     copy_result(tensor, result);
     return tensor;
   }

@@ -244,8 +244,10 @@ TEST(DdpBuffers, AnExpandedOneMessage) {
   run_rank_threads(2, [&](int, const Group& group) {
     Masked net(torch::ones({1}).expand({4}));
     REQUIRE_EQUAL(error_of([&] { DistributedDataParallel ddp(net, {.process_group = group}); }), text);
-    DistributedDataParallel late(net, {.process_group = group, .init_sync = false});
-    REQUIRE_EQUAL(error_of([&] { late(torch::ones({4})); }), text);
+    {
+      DistributedDataParallel late(net, {.process_group = group, .init_sync = false});
+      REQUIRE_EQUAL(error_of([&] { late(torch::ones({4})); }), text);
+    }
     DistributedDataParallel ignoring(net, {.process_group = group, .parameters_and_buffers_to_ignore = {"mask"}});
     ignoring(torch::ones({4})).sum().backward();
     REQUIRE(at::equal(net->weight.grad(), torch::ones({4})));
