@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import run_ranks
+from ranks import run_ranks, run_scripts
 
 SHORT = datetime.timedelta(seconds=1.5)
 PROCESS = r"rank {} \(pid \d+ on \S+\)"
@@ -179,6 +179,41 @@ def test_wrong_arguments_raise_value_errors_and_leave_the_group_well():
                     "Invalid destination rank: destination rank should not be the same as the rank of the current process."]
         assert errors == [("ValueError", text) for text in expected]
         assert total == [2, 2]
+
+
+def errors_of_script(text, **variables):
+    return [err for _, _, err in run_scripts(text, 2, **variables)]
+
+
+WRONG_ROOT = """
+import os, sys, torch, torch.distributed as dist, torchcohort
+dist.init_process_group("cohort", init_method=os.environ["COHORT_TEST_STORE"], rank=int(os.environ["RANK"]), world_size=2)
+try:
+    dist.broadcast(torch.ones(4), 2)
+except ValueError as error:
+    print(error, file=sys.stderr)
+dist.destroy_process_group()
+"""
+
+
+def test_frames_where_they_are_asked_for():
+    text = "broadcast: root 2 is out of range. Valid ranks are 0 to 1"
+    for plain, framed in zip(errors_of_script(WRONG_ROOT), errors_of_script(WRONG_ROOT, TORCH_SHOW_CPP_STACKTRACES="1")):
+        assert plain == text + "\n"
+        assert text + "\nException raised from check_root at " in framed, framed
+
+
+MEETS_OVER_TCP = """
+import torch, torch.distributed as dist, torchcohort
+dist.init_process_group("cohort", store=dist.TCPStore("127.0.0.1", 0, 1, True), rank=0, world_size=1)
+dist.destroy_process_group()
+"""
+
+
+def test_log_of_libtorch():
+    for quiet, told in zip(errors_of_script(MEETS_OVER_TCP), errors_of_script(MEETS_OVER_TCP, TORCH_CPP_LOG_LEVEL="INFO")):
+        assert quiet == ""
+        assert re.search(r"^\[I\d+ .*\[c10d\] The client socket has connected", told, re.M), told
 
 
 def missing_rank(rank, size):

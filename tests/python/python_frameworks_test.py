@@ -1,7 +1,6 @@
 """The recipes of docs/guide/python.md for other people's frameworks, as they stand there, on two ranks. Each framework whose
 package is installed trains to what one process has on all data; the others are skipped."""
 import importlib.util
-import pathlib
 import re
 import textwrap
 

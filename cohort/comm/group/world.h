@@ -1,6 +1,5 @@
-/// World: the process groups that this process has made, and the job it is in. There is one, in libcohort.so, never
-/// destroyed (see
-/// process_exit.cpp).
+/// World: the process groups that this process has made, and the job it is in. There is one, in libcohort.so, never destroyed
+/// (see process_exit.cpp).
 #pragma once
 
 #include <chrono>

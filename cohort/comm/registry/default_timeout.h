@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "cohort/comm/registry/backend_config.h"
+#include "cohort/export.h"
 
 namespace cohort::comm {
 
 /// `timeout`, or PyTorch's default: 30 minutes, 10 for groups of NCCL alone. Throws c10::ValueError unless positive.
-std::chrono::milliseconds checked_timeout(std::optional<std::chrono::milliseconds> timeout,
-                                          const std::vector<DeviceBackend>& config);
+COHORT_TEST_API std::chrono::milliseconds checked_timeout(std::optional<std::chrono::milliseconds> timeout,
+                                                          const std::vector<DeviceBackend>& config);
 
 }  // namespace cohort::comm

@@ -156,6 +156,7 @@ TEST(ProcessGroup, MeetsByTcpUrl) { run_workers("tcp_url").expect_success(); }
 TEST(ProcessGroup, TakesAGivenStore) {
   const auto group = init_process_group({.world_size = 1, .rank = 0, .store = c10::make_intrusive<c10d::HashStore>()});
   EXPECT_EQ(group, default_group());
+  EXPECT_EQ(group->getBackend(c10::DeviceType::CPU)->getBackendOptions()->timeout, std::chrono::minutes(30));
   auto tensor = at::ones({2});
   all_reduce(tensor, {.group = group});
   EXPECT_EQ(tensor[1].item<float>(), 1);

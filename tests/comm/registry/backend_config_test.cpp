@@ -3,6 +3,8 @@
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include "cohort/comm/registry/default_timeout.h"
+
 namespace cohort::comm {
 namespace {
 
@@ -62,6 +64,20 @@ TEST(BackendConfig, DefaultBackendForDeviceMessage) {
   } catch (const c10::ValueError& error) {
     EXPECT_STREQ(error.what_without_backtrace(), "Default backend not registered for device : xla");
   }
+}
+
+TEST(DefaultTimeout, IsPyTorchsAndTheLongestOfSeveralBackends) {
+  const auto of = [](const std::vector<std::string>& names) {
+    std::vector<DeviceBackend> config;
+    for (const auto& name : names) config.push_back({DeviceType::CPU, name});
+    return checked_timeout({}, config);
+  };
+  EXPECT_EQ(of({"gloo"}), std::chrono::minutes(30));
+  EXPECT_EQ(of({"shm"}), std::chrono::minutes(30));
+  EXPECT_EQ(of({"cohort"}), std::chrono::minutes(30));
+  EXPECT_EQ(of({"nccl"}), std::chrono::minutes(10));
+  EXPECT_EQ(of({"nccl", "gloo"}), std::chrono::minutes(30));
+  EXPECT_EQ(checked_timeout(std::chrono::seconds(7), {{DeviceType::CPU, "nccl"}}), std::chrono::seconds(7));
 }
 
 }  // namespace

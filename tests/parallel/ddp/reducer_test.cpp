@@ -1,6 +1,7 @@
 // The untyped core, on ranks that are threads with a group each.
 #include "cohort/parallel/ddp/reducer.h"
 
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
@@ -443,6 +444,30 @@ TEST(Reducer, UnusedBucketsAreNotReducedIfAskedFor) {
                      },
                      {.make_backend = comm::make_shm_backend});
   }
+}
+
+thread_local int num_batched_copies = 0;
+
+TEST(Reducer, BatchedCopiesAreOneForEachBucket) {
+  const auto count = [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+    num_batched_copies += std::string(function.name()) == "aten::_foreach_copy_" ? 1 : 0;
+    return nullptr;
+  };
+  run_rank_threads(2, [&](int rank, const Group& group) {
+    const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(count));
+    for (const bool batches : {false, true}) {
+      auto net = seeded_net<Mlp>();
+      Reducer reducer(net->parameters(),
+                      {.process_group = group, .bucket_cap_mb = 0.0005, .batched_grad_copy = batches});
+      for (int step = 0; step < 3; ++step) {
+        num_batched_copies = 0;
+        plain_step<Mlp>(reducer, *net, rank, step);
+        net->zero_grad();
+        require(num_batched_copies == (batches ? static_cast<int>(reducer.buckets().size()) : 0), "a copy per bucket");
+      }
+    }
+    at::removeCallback(handle);
+  });
 }
 
 TEST_P(EngineAgreement, CopiesInBatchesEqualLibTorchs) {

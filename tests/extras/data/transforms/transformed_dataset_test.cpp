@@ -117,17 +117,26 @@ TEST(Compose, GoesInOrder) {
   EXPECT_EQ(Compose({})(at::tensor(1), random).item<int64_t>(), 1);
   int changed = 0;
   int added = 0;
+  int doubled = 0;
+  int kept = 0;
+  const auto keep = [](const at::Tensor& image, SampleRandom&) { return image; };
   for (int i = 0; i < 400; ++i) {
     changed += RandomApply({add, twice}, 0.25)(at::tensor(1), random).item<int64_t>() == 8 ? 1 : 0;
-    added += RandomChoice({add, twice})(at::tensor(1), random).item<int64_t>() == 4 ? 1 : 0;
+    const auto chosen = RandomChoice({add, twice, keep})(at::tensor(1), random).item<int64_t>();
+    added += chosen == 4 ? 1 : 0;
+    doubled += chosen == 2 ? 1 : 0;
+    kept += chosen == 1 ? 1 : 0;
   }
   EXPECT_NEAR(changed, 100, 40);
-  EXPECT_NEAR(added, 200, 40);
+  EXPECT_NEAR(added, 133, 40);
+  EXPECT_NEAR(doubled, 133, 40);
+  EXPECT_NEAR(kept, 133, 40);
 }
 
 TEST(MixUp, MixesWithTheOneBefore) {
   const at::Tensor images = at::tensor({0.0F, 1.0F, 3.0F}).view({3, 1, 1, 1}).expand({3, 1, 4, 4});
   const at::Tensor labels = at::tensor({0, 1, 2}, at::kLong);
+  int num_mixed = 0;
   for (int i = 0; i < 20; ++i) {
     SampleRandom random(0, 0, i);
     const auto [mixed, shares] = MixUp({.num_classes = 4})(images, labels, random);
@@ -137,7 +146,9 @@ TEST(MixUp, MixesWithTheOneBefore) {
     EXPECT_NEAR(mixed[0][0][2][3].item<double>(), 3 * (1 - share), 1e-6);
     EXPECT_NEAR(mixed[2][0][0][0].item<double>(), 3 * share + (1 - share), 1e-6);
     EXPECT_EQ(shares.sizes(), at::IntArrayRef({3, 4}));
+    num_mixed += share > 0.1 && share < 0.9 ? 1 : 0;
   }
+  EXPECT_GE(num_mixed, 8);  // of shares that are drawn evenly from 0 to 1, as alpha is 1
 }
 
 TEST(CutMix, SharesAreThoseOfTheArea) {
