@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "cohort/base/address.h"
@@ -55,24 +56,22 @@ uint8_t take_end(int socket, int (*ask)(int, sockaddr*, socklen_t*), __be32* add
 
 // The kernel looks up one socket by its two ends and answers before send() returns. A list of all sockets, as in /proc/net/tcp,
 // would take milliseconds for each client.
-std::optional<inet_diag_msg> look_up(Question question) {
-  const base::Fd kernel(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
-  if (!kernel) return std::nullopt;
+std::optional<inet_diag_msg> look_up(const base::Fd& query, Question question) {
+  static std::atomic<uint32_t> last_number = 0;
   question.header.nlmsg_len = sizeof(question);
   question.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
   question.header.nlmsg_flags = NLM_F_REQUEST;
+  question.header.nlmsg_seq = ++last_number;
   question.request.sdiag_protocol = IPPROTO_TCP;
   std::memset(question.request.id.idiag_cookie, 0xff, sizeof(question.request.id.idiag_cookie));  // any
-  if (::send(kernel.get(), &question, sizeof(question), 0) != sizeof(question)) return std::nullopt;
+  if (::send(query.get(), &question, sizeof(question), 0) != sizeof(question)) return std::nullopt;
   Answer answer;
-  sockaddr_nl sender{};
-  iovec room{&answer, sizeof(answer)};  // what follows is not asked for
-  msghdr message{};
-  message.msg_name = &sender;
-  message.msg_namelen = sizeof(sender);
-  message.msg_iov = &room;
-  message.msg_iovlen = 1;
-  if (::recvmsg(kernel.get(), &message, MSG_DONTWAIT) != sizeof(answer) || sender.nl_pid != 0) return std::nullopt;
+  do {  // what follows the first part of an answer is not asked for
+    answer = {};
+    if (::recv(query.get(), &answer, sizeof(answer), MSG_DONTWAIT) < static_cast<ssize_t>(sizeof(answer.header))) {
+      return std::nullopt;
+    }
+  } while (answer.header.nlmsg_seq != question.header.nlmsg_seq);
   if (answer.header.nlmsg_type != SOCK_DIAG_BY_FAMILY) return std::nullopt;
   return answer.socket;
 }
@@ -85,30 +84,31 @@ bool is_at_loopback(const Listener& listener) {
 }
 
 // Of a socket that is surely there and ours.
-bool can_tell_users(int listener) {
+bool can_tell_users(const base::Fd& query, int listener) {
   Question question;
   auto& id = question.request.id;
   question.request.sdiag_family = take_end(listener, getsockname, id.idiag_src, &id.idiag_sport);
   question.request.idiag_states = 1u << kListening;
-  const auto found = look_up(question);
+  const auto found = look_up(query, question);
   return found && found->idiag_state == kListening && is_own_user(found->idiag_uid);
 }
 
 }  // namespace
 
-base::Result<bool> is_for_own_user(const std::vector<Listener>& listeners) {
+base::Result<base::Fd> open_user_query(const std::vector<Listener>& listeners) {
   const auto any_user = base::env_bool("COHORT_STORE_ANY_USER");
   if (!any_user) return any_user.error();
-  if (any_user->value_or(false) || !std::all_of(listeners.begin(), listeners.end(), is_at_loopback)) return false;
-  if (can_tell_users(listeners.front().socket.get())) return true;
+  if (any_user->value_or(false) || !std::all_of(listeners.begin(), listeners.end(), is_at_loopback)) return base::Fd();
+  base::Fd query(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  if (query && can_tell_users(query, listeners.front().socket.get())) return query;
   base::warn_once(
       "this kernel does not tell who owns a socket (NETLINK_SOCK_DIAG), so every user of this host may change the keys "
       "of "
       "a store on a loopback address");
-  return false;
+  return base::Fd();
 }
 
-std::optional<uid_t> user_of_peer(int socket) {
+std::optional<uid_t> user_of_peer(const base::Fd& query, int socket) {
   Question question;
   auto& id = question.request.id;
   question.request.sdiag_family = take_end(socket, getpeername, id.idiag_src, &id.idiag_sport);
@@ -116,7 +116,7 @@ std::optional<uid_t> user_of_peer(int socket) {
     return std::nullopt;
   question.request.idiag_states = 1u << kEstablished;
   // Without such a connection the kernel names a listener at that address.
-  const auto found = look_up(question);
+  const auto found = look_up(query, question);
   if (!found || found->idiag_state != kEstablished || found->idiag_inode == kNoInode) return std::nullopt;
   return found->idiag_uid;
 }

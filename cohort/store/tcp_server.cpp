@@ -59,9 +59,9 @@ base::Error system_error(const char* call) { return base::Error(fmt::format("{}:
 
 class TcpServer::Loop {
  public:
-  Loop(std::vector<Listener> listeners, bool is_for_own_user, std::string token, size_t max_bytes)
+  Loop(std::vector<Listener> listeners, base::Fd user_query, std::string token, size_t max_bytes)
       : listeners_(std::move(listeners)),
-        is_for_own_user_(is_for_own_user),
+        user_query_(std::move(user_query)),
         token_(std::move(token)),
         max_bytes_(max_bytes),
         table_([this](uint64_t id) { say_ready(id); }) {}
@@ -129,7 +129,7 @@ class TcpServer::Loop {
         if (!make_room()) return refuse_one(listener);
         continue;
       }
-      if (is_for_own_user_ && !is_of_own_user(socket.get())) continue;
+      if (user_query_ && !is_of_own_user(socket.get())) continue;
       watch_peer(socket.get());
       const auto id = next_id_++;
       if (!watch(socket.get(), id)) continue;
@@ -142,7 +142,7 @@ class TcpServer::Loop {
 
   // Other users of this host could change a job's keys.
   bool is_of_own_user(int socket) {
-    const auto user = user_of_peer(socket);
+    const auto user = user_of_peer(user_query_, socket);
     if (!user || is_own_user(*user)) return user.has_value();
     complain(fmt::format("the store refuses its client {}: user {} owns it; COHORT_STORE_ANY_USER=1 admits every user",
                          peer_name(socket), *user));
@@ -447,7 +447,7 @@ class TcpServer::Loop {
   }
 
   const std::vector<Listener> listeners_;
-  const bool is_for_own_user_;
+  const base::Fd user_query_;  ///< empty: serves every user
   const std::string token_;
   const size_t max_bytes_;
   base::Fd epoll_;
@@ -477,10 +477,10 @@ base::Result<std::unique_ptr<TcpServer>> TcpServer::start(const TcpServerOptions
   if (!listeners) return base::Error("the store cannot start").caused_by(listeners.error());
   const auto limit = base::env_int("COHORT_STORE_MEMORY", 1);
   if (!limit) return base::Error("the store cannot start").caused_by(limit.error());
-  const auto own_user = is_for_own_user(*listeners);
-  if (!own_user) return base::Error("the store cannot start").caused_by(own_user.error());
+  auto user_query = open_user_query(*listeners);
+  if (!user_query) return base::Error("the store cannot start").caused_by(user_query.error());
   const auto max_bytes = options.max_bytes ? options.max_bytes : static_cast<size_t>(limit->value_or(kUsualMiB)) * kMiB;
-  auto loop = std::make_unique<Loop>(std::move(*listeners), *own_user, options.token, max_bytes);
+  auto loop = std::make_unique<Loop>(std::move(*listeners), std::move(*user_query), options.token, max_bytes);
   if (auto started = loop->start(); !started) return base::Error("the store cannot start").caused_by(started.error());
   return std::unique_ptr<TcpServer>(new TcpServer(std::move(loop)));
 }

@@ -68,6 +68,7 @@ TEST_P(StrangerTest, IsAdmittedWhereTheVariableSaysSo) {
 // A connection that its process has closed is nobody's. The kernel calls it root's, whom stores admit.
 TEST_P(StrangerTest, IsNotTakenForRootOnceItHasClosedItsEnd) {
   const auto listeners = listen_on(GetParam(), 0).value();
+  const base::Fd query = open_user_query(listeners).value();
   const auto user_of = [&](bool closes) {
     int pipe_fds[2];
     EXPECT_EQ(pipe(pipe_fds), 0);
@@ -85,7 +86,7 @@ TEST_P(StrangerTest, IsNotTakenForRootOnceItHasClosedItsEnd) {
     EXPECT_TRUE(wait_for(listeners[0].socket.get(), POLLIN, std::chrono::steady_clock::now() + kHangLimit));
     if (closes) waitpid(child, nullptr, 0);
     const base::Fd accepted(accept4(listeners[0].socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    const auto user = user_of_peer(accepted.get());
+    const auto user = user_of_peer(query, accepted.get());
     close(pipe_fds[0]);
     close(pipe_fds[1]);
     if (!closes) waitpid(child, nullptr, 0);
@@ -98,8 +99,8 @@ TEST_P(StrangerTest, IsNotTakenForRootOnceItHasClosedItsEnd) {
 INSTANTIATE_TEST_SUITE_P(, StrangerTest, testing::Values("127.0.0.1", "::1"));
 
 TEST(PeerUser, StoresOfAllInterfacesAreForEveryone) {
-  EXPECT_FALSE(*is_for_own_user(listen_on("", 0).value()));
-  EXPECT_TRUE(*is_for_own_user(listen_on("127.0.0.1", 0).value()));
+  EXPECT_FALSE(open_user_query(listen_on("", 0).value()).value());
+  EXPECT_TRUE(open_user_query(listen_on("127.0.0.1", 0).value()).value());
 }
 
 TEST(PeerUser, AVariableThatCannotBeReadIsAnErrorMessage) {

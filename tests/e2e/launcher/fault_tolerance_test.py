@@ -33,8 +33,9 @@ def text(tmp_path_factory):
 
 
 def start_node(job, text, folder):
+    """What ranks say of the death of others stays, so it goes into a folder of its own."""
     return job.start("--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint={job.endpoint}", "--rdzv-id=gpt",
-                     "--max-restarts=8", TRAIN_GPT, "--data", text, *FLAGS, cwd=folder)
+                     f"--log-dir={folder.parent / 'logs'}", "--max-restarts=8", TRAIN_GPT, "--data", text, *FLAGS, cwd=folder)
 
 
 def logged(folder):
