@@ -90,6 +90,11 @@ bool needs_shared_memory_facts(const GroupRecord& record) {
   return record.is_backend_chosen || any_can(record.config, &BackendCapability::is_joinable);
 }
 
+bool has_all(const std::vector<int>& ranks, const std::vector<int>& wanted) {
+  return std::all_of(wanted.begin(), wanted.end(),
+                     [&](int rank) { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); });
+}
+
 BackendType default_type(const GroupRecord& record) {
   for (const auto& entry : record.config) {
     const auto& kind = backend_kind(entry.backend);
@@ -139,6 +144,7 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, st
                  std::to_string(size) + ", backend " + to_string(record.config) +
                  (reason.empty() ? "" : ", as " + reason));
   record.group = group;
+  for (auto& earlier : world().groups) earlier.is_made_everywhere |= has_all(record.ranks, earlier.ranks);
   world().groups.push_back(std::move(record));
   return group;
 }
@@ -169,8 +175,9 @@ void remove_group(const Group& group) {
 void remove_released() noexcept {
   auto& groups = world().groups;
   const auto find = [&] {
-    return std::find_if(groups.begin(), groups.end(),
-                        [](const auto& record) { return record.is_released && record.group.use_count() == 1; });
+    return std::find_if(groups.begin(), groups.end(), [](const auto& record) {
+      return record.is_released && record.is_made_everywhere && record.group.use_count() == 1;
+    });
   };
   for (auto found = find(); found != groups.end(); found = find()) {
     try {

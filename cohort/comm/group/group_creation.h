@@ -17,8 +17,8 @@ Group create_group(const c10::intrusive_ptr<c10d::Store>& store, GroupRecord rec
 
 /// Ends one group.
 void remove_group(const Group& group);
-/// Ends one group once nobody else holds it: now, or when remove_released() is called, as whoever makes or releases another
-/// group does. A group that is unknown by now is left alone.
+/// Ends one group once nobody else holds it and a later group has all its ranks: now, or when remove_released() is called, as
+/// whoever makes or releases another group does. A group that is unknown by now is left alone.
 void release_group(Group group) noexcept;
 void remove_released() noexcept;
 /// Ends all of them, the newest first as in PyTorch, and forgets the job.

@@ -27,7 +27,9 @@ struct GroupRecord {
   std::chrono::milliseconds timeout;
   std::shared_ptr<OperationWatch> watch;
   mutable int num_splits = 0;  ///< how often split_group cut it
-  bool is_released = false;    ///< goes once nobody else holds the group
+  bool is_released = false;    ///< nobody here needs it but who may hold it
+  /// All its ranks have made it, as they have met in a later group. Before that, to end it may break off another rank's connect.
+  bool is_made_everywhere = false;
 };
 
 struct World {
