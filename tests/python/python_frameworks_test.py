@@ -143,4 +143,5 @@ def test_a_model_that_a_framework_leaves_unwrapped_is_told():
     recipe = recipes_of_page()["ignite"].replace("DistributedDataParallel(model)", "ignite.distributed.auto_model(model)")
     for rank, (code, out, err) in enumerate(run_scripts(PRELUDE + before + "import ignite.distributed\n" + recipe + EPILOGUE, 2)):
         assert code == 0, out + err
-        assert f"[cohort] warning: rank {rank} of 2 has run two backward passes and exchanged no gradients" in err
+        # Once in a job.
+        assert ("[cohort] warning: rank 0 of 2 has run two backward passes and exchanged no gradients" in err) == (rank == 0)
