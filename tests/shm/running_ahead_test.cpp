@@ -319,7 +319,9 @@ TEST(RunningAheadMismatch, OfTheLastCallsIsFoundByWhoSettles) {
     EXPECT_EQ(text_of(group.settle()), "success");
     broadcast_after_each_other(group, first);
     EXPECT_FALSE(group.is_settled());
-    if (group.rank() == 0) EXPECT_EQ(text_of(group.settle()), found_later());
+    if (group.rank() == 0) {
+      EXPECT_EQ(text_of(group.settle()), found_later());
+    }
   });
 }
 
