@@ -4,9 +4,9 @@
 ///     all_reduce(tensor, {.group = mesh.group("tp")});                   // over this rank's row
 ///     const auto dp = mesh["dp"];                                        // this rank's column, with the same group
 ///
-/// A value: copies share one state. Groups are made once. They end with the last copy, or with the last who holds them, as soon as
-/// a later group shows that all ranks have made them. Follows
-/// torch/distributed/device_mesh.py of PyTorch 2.13: layouts, groups, their order and names, texts of errors.
+/// A value: copies share one state. Groups are made once. They end with the last copy, or with the last who holds them, as
+/// soon as a later group shows that all ranks have made them. Follows torch/distributed/device_mesh.py of PyTorch 2.13:
+/// layouts, groups, their order and names, texts of errors.
 ///
 /// Collective: whatever makes groups (constructors, flatten, unflatten) must be called by every rank of the default
 /// group, in the same order and with the same arguments. Everything else is local. Thread-safety: as for process
