@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace cohort::base {
 
@@ -14,9 +15,10 @@ constexpr T divide_up(T a, T b) {
 }
 
 /// a + b, or the largest number where that does not fit. Requires numbers that are not negative.
-constexpr int64_t add_capped(int64_t a, int64_t b) {
-  int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+template <std::integral T = int64_t>
+constexpr T add_capped(std::type_identity_t<T> a, std::type_identity_t<T> b) {
+  T sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<T>::max() : sum;
 }
 
 /// a * b, or the largest number where that does not fit. Requires numbers that are not negative.

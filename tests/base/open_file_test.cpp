@@ -11,6 +11,7 @@
 #include <functional>
 
 #include "cohort/base/atomic_file.h"
+#include "cohort/base/count.h"
 #include "cohort/base/disk_room.h"
 #include "cohort/base/host.h"
 #include "cohort/base/lock_file.h"
@@ -117,8 +118,8 @@ TEST_F(OpenFile, RoomIsLookedForBeforeAnythingIsWritten) {
   const std::string text = check_room(folder_ / "not/yet/there", UINT64_MAX, "\"x\"").error().describe();
   EXPECT_TRUE(text.starts_with("cannot take 16.0 EiB for \"x\": No space left on device (ENOSPC)\n  hint: only "))
       << text;
-  EXPECT_EQ(add_sizes(UINT64_MAX - 1, 1), UINT64_MAX);
-  EXPECT_EQ(add_sizes(UINT64_MAX - 1, 3), UINT64_MAX);
+  EXPECT_EQ(add_capped<uint64_t>(UINT64_MAX - 1, 1), UINT64_MAX);
+  EXPECT_EQ(add_capped<uint64_t>(UINT64_MAX - 1, 3), UINT64_MAX);
 }
 
 TEST_F(OpenFile, ALockSaysWhoHasIt) {

@@ -4,7 +4,9 @@
 
 namespace cohort::comm {
 
-bool is_plain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
+bool is_lazy(const at::Tensor& tensor) { return tensor.is_conj() || tensor.is_neg(); }
+
+bool is_plain(const at::Tensor& tensor) { return tensor.is_contiguous() && !is_lazy(tensor); }
 
 at::Tensor plain_copy(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;

@@ -8,7 +8,9 @@
 
 namespace cohort::comm {
 
-/// Contiguous and free of lazy conjugation and negation.
+/// Lazily conjugated or negated: the content is the memory with other signs.
+bool is_lazy(const at::Tensor& tensor);
+/// Contiguous and not lazy.
 bool is_plain(const at::Tensor& tensor);
 /// A plain copy.
 at::Tensor plain_copy(const at::Tensor& tensor);

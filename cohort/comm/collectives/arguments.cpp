@@ -12,8 +12,6 @@
 namespace cohort::comm {
 namespace {
 
-bool is_lazy(const at::Tensor& tensor) { return tensor.is_conj() || tensor.is_neg(); }
-
 bool needs_conversion(const c10d::Backend& backend, const at::Tensor& tensor) {
   if (!tensor.defined() || (!tensor.is_complex() && !is_lazy(tensor))) return false;
   return !dynamic_cast<const TakesComplex*>(find_serving(backend, tensor.device().type()));

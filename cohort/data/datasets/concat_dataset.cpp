@@ -12,7 +12,7 @@ namespace cohort::data::detail {
 std::vector<int64_t> cumulative_sizes_of(const std::vector<int64_t>& sizes) {
   TORCH_CHECK_VALUE(!sizes.empty(), "datasets should not be an empty iterable");
   std::vector<int64_t> sums(sizes.size());
-  std::partial_sum(sizes.begin(), sizes.end(), sums.begin(), base::add_capped);
+  std::partial_sum(sizes.begin(), sizes.end(), sums.begin(), base::add_capped<int64_t>);
   return sums;
 }
 

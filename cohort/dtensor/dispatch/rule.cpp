@@ -101,15 +101,21 @@ Option choose_option(const Rule& rule, const Call& call, const Axis& axis) {
   return std::move(options[*best]);
 }
 
-// Views are brought up to date, and what cannot be written is refused, before anything else happens.
-void prepare_operands(const Rule& rule, const Call& call) {
+// Brings views up to date, and refuses what cannot be written, before anything else happens. Returns whether a view will be
+// written.
+bool prepare_operands(const Rule& rule, const Call& call) {
+  bool writes_view = false;
   for (const auto& operand : call.operands()) {
     if (!is_dtensor(operand.tensor)) continue;
     const auto& parts = parts_of(operand.tensor);
     if (!parts.moved_view) continue;
-    if (is_written(rule, operand)) check_can_be_written(parts, call.name());
+    if (is_written(rule, operand)) {
+      check_can_be_written(parts, call.name());
+      writes_view = true;
+    }
     follow_tensor(parts);
   }
+  return writes_view;
 }
 
 void finish_writes(const Rule& rule, const Call& call) {
@@ -256,7 +262,7 @@ void run_by_rule(const Rule& rule, const c10::OperatorHandle& op, torch::jit::St
   const AtWork at_work(&op,
                        [](const void* handle) { return name_of(*static_cast<const c10::OperatorHandle*>(handle)); });
   Call call(op, stack);
-  prepare_operands(rule, call);
+  const bool writes_view = prepare_operands(rule, call);
   const auto known = known_or_examined(rule, call);
   const bool in_pieces = known->gather && comes_in_pieces(call, *known->gather, known->plan);
   move_operands(call, *known, in_pieces ? known->gather->operand : -1);
@@ -270,7 +276,7 @@ void run_by_rule(const Rule& rule, const c10::OperatorHandle& op, torch::jit::St
     call.run();
   }
   if (!known->written.empty()) count_writes(call, *known);
-  finish_writes(rule, call);
+  if (writes_view) finish_writes(rule, call);
   wrap_results(rule, call, *known, viewed);
   call.commit();
 }

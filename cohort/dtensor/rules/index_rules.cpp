@@ -60,9 +60,6 @@ std::string dims_of_values(const Call& call, const Operand& values, const std::s
 Rule index() {
   auto rule = labelled([](const Call& call) {
     Labels labels(call);
-    for (size_t i = 0; i < labels.operands.size(); ++i) {
-      labels.operands[i].assign(call.operand(i).sizes().size(), kWhole);
-    }
     const IndexDims dims(call);
     labels.operands[0] = dims.operand;
     labels.results[0].dims = dims.result;
@@ -77,9 +74,6 @@ Rule index() {
 Rule index_put() {
   return labelled([](const Call& call) {
     Labels labels(call);
-    for (size_t i = 0; i < labels.operands.size(); ++i) {
-      labels.operands[i].assign(call.operand(i).sizes().size(), kWhole);
-    }
     const IndexDims dims(call);
     labels.operands[0] = dims.operand;
     const auto values = call.operand_of(2);
@@ -90,7 +84,7 @@ Rule index_put() {
 }
 
 // All of it, and how many there are depends on the values.
-Rule whole_by_mask() {
+Rule whole_by_values() {
   auto rule = labelled([](const Call& call) { return Labels(call); });
   rule.shapes_vary = true;
   return rule;
@@ -124,7 +118,6 @@ Rule put_along() {
     auto dims = letters(ndim);
     dims[call.dim_argument(1, ndim)] = kWhole;
     labels.operands[0] = dims;
-    labels.operands[1].assign(call.operand(1).sizes().size(), kWhole);
     if (labels.operands.size() > 2 && call.operand(2).dim() == ndim) labels.operands[2] = dims;
     labels.results[0].dims = dims;
     return labels;
@@ -238,10 +231,7 @@ Rule diagonal_backward() {
         labels.linear = Linear::kCopies;
         return labels;
       },
-      [](Call& call, const Plan& plan) {
-        call.local(1) = local_sizes(call.mesh(), plan.results[0], call.argument(1).toIntVector());
-        call.run();
-      });
+      [](Call& call, const Plan& plan) { run_with_local_sizes(call, plan, 1); });
 }
 
 }  // namespace
@@ -250,8 +240,8 @@ void add_index_rules() {
   for (const char* name : {"index.Tensor", "_unsafe_index.Tensor"}) add_rule(std::string("aten::") + name, index());
   add_rule_and_in_place("aten::index_put", index_put());
   add_rule("aten::_index_put_impl_", index_put());
-  add_rule("aten::masked_select", whole_by_mask());
-  add_rule_and_in_place("aten::masked_scatter", whole_by_mask());
+  for (const char* name : {"masked_select", "nonzero"}) add_rule(std::string("aten::") + name, whole_by_values());
+  add_rule_and_in_place("aten::masked_scatter", whole_by_values());
   add_rule("aten::index_select", index_select());
   for (const char* name : {"index_add", "index_copy", "index_fill.int_Scalar", "index_fill.int_Tensor"}) {
     add_rule_and_in_place(std::string("aten::") + name, put_along());

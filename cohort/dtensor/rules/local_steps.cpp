@@ -19,6 +19,11 @@ bool cuts(const Placement& placement, const std::vector<bool>& dims) {
 
 }  // namespace
 
+void run_with_local_sizes(Call& call, const Plan& plan, size_t index) {
+  call.local(index) = local_sizes(call.mesh(), plan.results[0], call.argument(index).toIntVector());
+  call.run();
+}
+
 bool crosses(const Plan& plan, size_t operand, const std::vector<bool>& dims) {
   for (const auto& placement : plan.operands[operand]) {
     if (cuts(placement, dims)) return true;

@@ -11,6 +11,8 @@
 
 namespace cohort::dtensor {
 
+/// Runs it with the sizes that argument `index` has of a whole result made those of this rank's part of it.
+void run_with_local_sizes(Call& call, const Plan& plan, size_t index);
 /// Whether an axis cuts operand `operand`, as planned, along one of the dims that are flagged.
 bool crosses(const Plan& plan, size_t operand, const std::vector<bool>& dims);
 /// Collective: `tensor` reduced over the axes that do.

@@ -184,13 +184,6 @@ Rule scan(int64_t dim) {
   });
 }
 
-// How many there are depends on the values.
-Rule nonzero() {
-  auto rule = labelled([](const Call& call) { return Labels(call); });
-  rule.shapes_vary = true;
-  return rule;
-}
-
 // By indices along the dim that is argument 1, into or out of tensors that have the same sizes otherwise.
 Rule indexed() {
   return labelled([](const Call& call) {
@@ -255,7 +248,6 @@ void add_reduction_rules() {
   add_rule("aten::aminmax", extremes());
   add_rule("aten::sort.stable", scan(2));
   add_rule("aten::sort", scan(1));
-  add_rule("aten::nonzero", nonzero());
   add_rule("aten::gather", indexed());
   for (const char* name : {"scatter.src", "scatter.value"})
     add_rule_and_in_place(std::string("aten::") + name, indexed());

@@ -9,6 +9,7 @@
 #include "cohort/dtensor/dispatch/rule_table.h"
 #include "cohort/dtensor/dispatch/whole_shapes.h"
 #include "cohort/dtensor/rules/labels.h"
+#include "cohort/dtensor/rules/local_steps.h"
 #include "cohort/dtensor/rules/rules.h"
 #include "cohort/dtensor/rules/view_placement.h"
 
@@ -313,10 +314,7 @@ Rule part_backward(bool has_dim) {
         labels.linear = Linear::kCopies;
         return labels;
       },
-      [](Call& call, const Plan& plan) {
-        call.local(1) = local_sizes(call.mesh(), plan.results[0], call.argument(1).toIntVector());
-        call.run();
-      });
+      [](Call& call, const Plan& plan) { run_with_local_sizes(call, plan, 1); });
 }
 
 }  // namespace

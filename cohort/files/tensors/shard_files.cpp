@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "cohort/base/atomic_file.h"
+#include "cohort/base/count.h"
 #include "cohort/base/disk_room.h"
 #include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
@@ -145,7 +146,7 @@ std::string ShardFiles::free_prefix() const {
 
 Result<void> ShardFiles::create(const SavePlan& plan) {
   uint64_t num_bytes = 0;
-  for (const PlannedFile& file : plan.files) num_bytes = base::add_sizes(num_bytes, file.num_bytes);
+  for (const PlannedFile& file : plan.files) num_bytes = base::add_capped<uint64_t>(num_bytes, file.num_bytes);
   const size_t count = plan.files.size();
   const std::string files = count == 1 ? '"' + plan.files.front().name + '"' : std::to_string(count) + " files";
   if (auto room = base::check_room(folder_, num_bytes, files + " in \"" + folder_ + '"'); !room) return room;

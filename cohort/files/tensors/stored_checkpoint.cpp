@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cohort/base/count.h"
 #include "cohort/base/disk_room.h"
 #include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
@@ -149,7 +150,7 @@ Error nothing_to_open(const std::string& folder) {
 uint64_t StoredCheckpoint::num_bytes() const {
   uint64_t sum = 0;
   for (const auto& [name, tensor] : tensors)
-    sum = base::add_sizes(sum, tensor_bytes(tensor.dtype, tensor.shape).value_or(UINT64_MAX));
+    sum = base::add_capped<uint64_t>(sum, tensor_bytes(tensor.dtype, tensor.shape).value_or(UINT64_MAX));
   return sum;
 }
 

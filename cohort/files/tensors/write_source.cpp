@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cohort/base/atomic_file.h"
+#include "cohort/base/count.h"
 #include "cohort/base/disk_room.h"
 #include "cohort/files/tensors/plain_json.h"
 #include "cohort/files/tensors/pt_writer.h"
@@ -29,7 +30,7 @@ base::Error cannot_write(const std::string& path, base::Error cause) {
 base::Result<void> check_room(const TensorSource& source, const std::string& folder, const std::string& path) {
   uint64_t num_bytes = 0;
   for (const TensorInfo& tensor : source.tensors()) {
-    num_bytes = base::add_sizes(num_bytes, static_cast<uint64_t>(tensor.num_bytes()));
+    num_bytes = base::add_capped<uint64_t>(num_bytes, static_cast<uint64_t>(tensor.num_bytes()));
   }
   return base::check_room(folder, num_bytes, '"' + path + '"');
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cohort/base/purpose.h"
+#include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/module/sharded_tensors.h"
@@ -64,8 +65,7 @@ bool uses_foreach(const TensorVector& group, std::optional<bool> foreach) {
               "foreach=true was passed, but can't use the foreach API on ",
               c10::DeviceTypeName(type, /*lower_case=*/true), " tensors");
   // LibTorch's lists cannot be written through lazily conjugated views.
-  const bool are_lazy = std::any_of(group.begin(), group.end(),
-                                    [](const at::Tensor& tensor) { return tensor.is_conj() || tensor.is_neg(); });
+  const bool are_lazy = std::any_of(group.begin(), group.end(), comm::is_lazy);
   return foreach.value_or(true) && has_foreach(type) && !are_lazy;
 }
 

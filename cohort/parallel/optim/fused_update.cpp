@@ -11,6 +11,8 @@
 #include <memory>
 #include <tuple>
 
+#include "cohort/comm/backend/plain_tensor.h"
+
 namespace cohort::optim {
 namespace {
 
@@ -49,9 +51,6 @@ State& fused_state_of(Optimizer& optimizer, const at::Tensor& parameter) {
   return static_cast<State&>(*state);
 }
 
-// What lies in memory is neither to be conjugated nor negated when it is read.
-bool has_own_numbers(const at::Tensor& tensor) { return !tensor.is_conj() && !tensor.is_neg(); }
-
 // Complex numbers as the two real ones that each is, as Python's optimizers take them.
 ParameterList real_ones(ParameterList list) {
   for (auto& tensor : list) {
@@ -65,7 +64,7 @@ at::Tensor like_parameter(const at::Tensor& parameter, const at::Tensor& tensor,
   TORCH_CHECK(tensor.sizes() == parameter.sizes(), "The ", name, " of a parameter of sizes ", parameter.sizes(),
               " has sizes ", tensor.sizes());
   if (tensor.strides() == parameter.strides() && tensor.scalar_type() == parameter.scalar_type() &&
-      tensor.device() == parameter.device() && has_own_numbers(tensor)) {
+      tensor.device() == parameter.device() && !comm::is_lazy(tensor)) {
     return tensor;
   }
   return at::empty_like(parameter).copy_(tensor);
@@ -210,9 +209,8 @@ void fused_sgd(Optimizer& optimizer, const OptimizerParamGroup& group, const Par
 bool can_fuse(const at::Tensor& parameter) {
   const auto& gradient = parameter.grad();
   return parameter.layout() == at::kStrided && gradient.defined() && gradient.layout() == at::kStrided &&
-         has_fused_dtype(parameter) && has_own_numbers(parameter) &&
-         gradient.scalar_type() == parameter.scalar_type() && parameter.is_non_overlapping_and_dense() &&
-         has_fused_kernels(parameter.device().type());
+         has_fused_dtype(parameter) && !comm::is_lazy(parameter) && gradient.scalar_type() == parameter.scalar_type() &&
+         parameter.is_non_overlapping_and_dense() && has_fused_kernels(parameter.device().type());
 }
 
 }  // namespace cohort::optim

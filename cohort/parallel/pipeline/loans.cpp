@@ -12,6 +12,7 @@
 #include <mutex>
 #include <utility>
 
+#include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/collectives/common_memory.h"
 #include "cohort/comm/collectives/shm_empty.h"
 
@@ -36,8 +37,7 @@ bool is_returned(const Loans::Loan& loan) {
 // storage has from elsewhere than the allocator (from_blob) may be others', too.
 bool is_exclusive(const at::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1 &&
-         tensor.storage().data_ptr().get_deleter() == c10::GetCPUAllocator()->raw_deleter() && tensor.is_contiguous() &&
-         !tensor.is_conj() && !tensor.is_neg();
+         tensor.storage().data_ptr().get_deleter() == c10::GetCPUAllocator()->raw_deleter() && comm::is_plain(tensor);
 }
 
 // What borrowers had when Loans went.
