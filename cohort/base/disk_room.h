@@ -1,4 +1,4 @@
-/// What to do about a disk that is full, about files that may grow no further, and about too many open ones.
+/// Handles a full disk, a limit on the size of files, and a limit on open files.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,6 @@ Error with_room_hint(Error error, int reason, const std::string& folder);
 /// An error where `folder`, or the folder that will hold it, has no room for so many bytes. Asked before anything is written, and
 /// before a file system is asked for room, which some take piece by piece until the disk is full. `what`: what needs it.
 Result<void> check_room(const std::string& folder, uint64_t num_bytes, const std::string& what);
-
-/// The sum, or the largest number where it is larger than any.
-constexpr uint64_t add_sizes(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
 
 /// A write beyond the limit on the size of files (ulimit -f) is an error (EFBIG) from now on, like one to a full disk; by default
 /// it ends the process by SIGXFSZ. Does nothing where the program has chosen what the signal does.

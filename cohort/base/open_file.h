@@ -15,7 +15,7 @@ namespace cohort::base {
 /// or directory (ENOENT)", "it is a folder", "it is not a regular file".
 Result<Fd> open_regular_file(const std::string& path, int flags = O_RDONLY, mode_t mode = 0600);
 
-/// What is in a folder, by names, in order. The error has the reason alone.
+/// Lists the names in a folder, sorted. The error has the reason alone.
 Result<std::vector<std::string>> names_in_folder(const std::string& path);
 
 /// Opens /dev/null as each of the descriptors 0, 1 and 2 that is closed. Else the first files that a program opens have these

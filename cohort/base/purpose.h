@@ -41,9 +41,9 @@ std::string with_purpose(std::string call, Purpose purpose);
 /// The reverse: kOwn where the text names none.
 Purpose purpose_in(std::string_view text);
 
-/// What to do where one rank is in a step of training and another one is not.
+/// The hint where one rank is in a step of training and another one is not.
 extern const char* const kUnevenStepsHint;
-/// What to do where one rank has made a call of the program that communicates, such as clip_grad_norm_, and another one has not.
+/// The hint where one rank alone has made a call of the program that communicates, such as clip_grad_norm_.
 extern const char* const kMissingCallHint;
 /// One of them: of ranks that call for different purposes.
 const char* hint_for(Purpose one, Purpose other);
@@ -60,7 +60,7 @@ class CalledFor {
   CalledFor& operator=(const CalledFor&) = delete;
 
   static Purpose current() { return current_; }
-  /// What the call is made for that this one is part of; none: `purpose`.
+  /// The purpose of the call that this one is part of; `purpose` if there is no such call.
   static Purpose current_or(Purpose purpose) { return current_ == Purpose::kOwn ? purpose : current_; }
 
  private:

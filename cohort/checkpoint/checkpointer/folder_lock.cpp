@@ -21,7 +21,7 @@ using base::Result;
 constexpr std::chrono::seconds kTimeToEnd{5};
 constexpr std::chrono::milliseconds kPause{50};
 
-// What this process has locked: several Checkpointers of one job may use a folder. Leaked, as they may be destroyed at exit.
+// The locks of this process: several Checkpointers of one job may use a folder. Leaked, as those may be destroyed at exit.
 struct Locks {
   std::mutex mutex;
   std::map<std::string, std::weak_ptr<LockFile>> of_folder;

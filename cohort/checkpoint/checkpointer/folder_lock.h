@@ -16,8 +16,8 @@ namespace cohort::checkpoint {
 class FolderLock {
  public:
   explicit FolderLock(std::string folder) : folder_(std::move(folder)) {}
-  /// Makes the folder where there is none. Waits a few seconds for a process that may be about its end; then the error says
-  /// which one saves there. Does nothing if this object has the lock.
+  /// Makes the folder if it is absent. Waits a few seconds for a process that may be ending; then the error names the process
+  /// that saves there. Does nothing if this object has the lock.
   base::Result<void> take();
   /// The same where the folder is there and can be locked; that it cannot is for a save to say.
   base::Result<void> take_if_possible();

@@ -29,7 +29,7 @@ constexpr const char* kNoLauncher =
     "memory snapshots need `cohort run`, and this process was started without it\n  hint: start it with cohort run "
     "--max-restarts N";
 
-/// What ranks do that are a little behind: they finish their snapshots within this time.
+/// The time within which ranks that are a little behind finish their snapshots.
 constexpr std::chrono::seconds kPatience{5};
 /// A launcher that sees a rank die ends the others sooner; this is for one that has ended well and comes no more.
 constexpr std::chrono::seconds kPatienceWithEndedRanks{10};

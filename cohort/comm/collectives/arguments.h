@@ -14,8 +14,8 @@ void check_alike(const TensorList& tensors, const char* operation);
 void check_alike(const at::Tensor& first, const at::Tensor& second, const char* operation);
 /// Rank in the group. Throws c10::ValueError when there is none.
 int to_group_rank(const Group& group, RankArgument rank);
-/// What `backend` is given in place of `tensor`: itself, or where it does not take complex numbers pairs of reals, as in
-/// PyTorch. Of a lazily conjugated or negated view such a backend reads a copy; written() throws c10::ValueError.
+/// The tensor that `backend` is given for `tensor`: the same one, if it takes complex numbers; else pairs of reals, as in
+/// PyTorch. Such a backend reads a copy of a lazily conjugated or negated view; written() throws c10::ValueError for one.
 COHORT_TEST_API at::Tensor sent(const c10d::Backend& backend, const at::Tensor& tensor);
 COHORT_TEST_API at::Tensor written(const c10d::Backend& backend, const at::Tensor& tensor, const char* operation);
 TensorList sent(const c10d::Backend& backend, const TensorList& tensors);

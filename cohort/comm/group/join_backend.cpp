@@ -34,8 +34,8 @@ bool names_a_device(const std::string& prefix) {
   return false;
 }
 
-// What torch.distributed gives to a backend is the group's store behind a prefix for the device. Any other prefix is the
-// caller's own, and may be all that keeps the keys of several groups apart.
+// torch.distributed gives a backend the group's store behind a prefix for the device. Any other prefix is the caller's own,
+// and may be all that keeps the keys of several groups apart.
 StorePtr store_of_group(const StorePtr& given) {
   auto* const prefixed = dynamic_cast<c10d::PrefixStore*>(given.get());
   return prefixed && names_a_device(PrefixReader::prefix_of(*prefixed)) ? prefixed->getUnderlyingStore() : given;

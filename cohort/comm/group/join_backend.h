@@ -24,8 +24,8 @@ COHORT_BINDING_API std::map<std::string, std::vector<std::string>> joinable_back
 
 struct JoinRequest {
   std::string backend;  ///< one of them
-  /// What PyTorch hands to a backend: the group's store behind a prefix for the device, such as "cpu/". A store without such a
-  /// prefix is the group's own.
+  /// The store that PyTorch hands to a backend: the group's behind a prefix for the device, such as "cpu/". A store without
+  /// such a prefix is the group's own.
   c10::intrusive_ptr<c10d::Store> store;
   int rank = 0;
   int world_size = 1;

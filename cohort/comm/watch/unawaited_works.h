@@ -9,7 +9,7 @@ namespace cohort::comm {
 
 /// The Work is gone. Thread-safe.
 void note_unawaited(const std::string& operation, uint64_t sequence, const std::string& group);
-/// A warning that names them, or nothing where there are none. Afterwards none are known. `says`: this rank warns for all.
+/// Names them in a warning, if there are any and this rank `says` it for all, and forgets them.
 void warn_of_unawaited(bool says);
 
 }  // namespace cohort::comm
