@@ -269,7 +269,10 @@ TEST(ShmFailures, WhoOnlyGivesLeavesWhenAllHaveCome) {
   for (const int rank : {0, 1, 2}) EXPECT_EQ(results[rank].output, "all have come");
 }
 
-// No rank takes anything by its own account, so of a small tensor rank 0 waits for nobody; rank 1 begins when that has returned.
+// Of large tensors, and of those in shared memory, ranks wait for each other.
+bool do_ranks_wait(int count) { return count > 512 || std::getenv("COHORT_TEST_IN_PLACE"); }
+
+// No rank takes anything by its own account, so where ranks need not wait, rank 0 returns; rank 1 begins then.
 COHORT_WORKER(shm_different_roots) {
   init_process_group("shm");
   const auto name = test::worker_arguments().at(0);
@@ -278,7 +281,7 @@ COHORT_WORKER(shm_different_roots) {
   const auto tensor = at::full({count}, get_rank() + 1.0);
   const auto result = at::empty({count});
   const int other = 1 - get_rank();
-  const bool waits = count > 512;
+  const bool waits = do_ranks_wait(count);
   while (!waits && get_rank() == 1 && !std::filesystem::exists(returned)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -298,7 +301,7 @@ TEST(ShmFailures, DifferentRootsAreFoundInTheCallMessage) {
     for (const int count : {4, 4096}) {
       SCOPED_TRACE(name + " of " + std::to_string(count));
       const test::TemporaryFolder folder;
-      const bool waits = count > 512 || std::getenv("COHORT_TEST_IN_PLACE");
+      const bool waits = do_ranks_wait(count);
       const auto results =
           run_workers("shm_different_roots", {.arguments = {name, folder.path(), std::to_string(count)}});
       results.expect_success();
