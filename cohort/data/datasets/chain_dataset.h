@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -60,11 +61,17 @@ class ChainDataset {
   }
 
   auto iterate() const { return detail::ChainIterator<Example>(begins_); }
+  /// As detail::begin_epoch_of().
+  void begin_epoch(int64_t epoch) const {
+    for (const auto& tell : begin_epoch_of_) tell(epoch);
+  }
 
  private:
   template <typename Dataset>
   void add(Dataset dataset) {
-    begins_.push_back([shared = detail::share(std::move(dataset), "ChainDataset")]() -> detail::NextExample<Example> {
+    auto shared = detail::share(std::move(dataset), "ChainDataset");
+    begin_epoch_of_.push_back([shared](int64_t epoch) { detail::begin_epoch_of(*shared, epoch); });
+    begins_.push_back([shared]() -> detail::NextExample<Example> {
       using Iterator = decltype(shared->iterate());
       auto iterator = std::make_shared<Iterator>(shared->iterate());
       return [shared, iterator]() -> std::optional<Example> { return iterator->next(); };
@@ -72,6 +79,7 @@ class ChainDataset {
   }
 
   std::vector<std::function<detail::NextExample<Example>()>> begins_;
+  std::vector<std::function<void(int64_t)>> begin_epoch_of_;
 };
 
 template <typename Dataset>

@@ -63,10 +63,35 @@ concept StatefulDataset = requires(Dataset& dataset) {
 
 namespace detail {
 
-/// Where the dataset has begin_epoch(), or one inside of it: a DataLoader whose order changes tells it of each epoch.
+template <typename Dataset>
+concept HasBeginEpoch = requires(Dataset& dataset, int64_t epoch) {
+  dataset.begin_epoch(epoch);
+};
+template <typename Dataset>
+concept HasSetEpoch = requires(Dataset& dataset, int64_t epoch) {
+  dataset.set_epoch(epoch);
+};
+template <typename Dataset>
+concept HasEpochs = HasBeginEpoch<Dataset> || HasSetEpoch<Dataset>;
+
+/// Tells the dataset, or those inside of it, the number of the epoch that begins, by begin_epoch() or else by set_epoch(). Does
+/// nothing where it has neither.
 template <typename Dataset>
 void begin_epoch_of(Dataset& dataset, int64_t epoch) {
-  if constexpr (requires { dataset.begin_epoch(epoch); }) dataset.begin_epoch(epoch);
+  if constexpr (HasBeginEpoch<Dataset>) {
+    dataset.begin_epoch(epoch);
+  } else if constexpr (HasSetEpoch<Dataset>) {
+    dataset.set_epoch(epoch);
+  }
+}
+/// The same where the program says the number: set_epoch() comes before begin_epoch().
+template <typename Dataset>
+void set_epoch_of(Dataset& dataset, int64_t epoch) {
+  if constexpr (HasSetEpoch<Dataset>) {
+    dataset.set_epoch(epoch);
+  } else {
+    begin_epoch_of(dataset, epoch);
+  }
 }
 
 template <MapDataset Dataset>

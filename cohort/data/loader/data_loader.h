@@ -116,6 +116,7 @@ class DataLoader {
   /// Begins an epoch, without its first `first_batch` batches: for orders that the program makes again by itself, as set_epoch()
   /// of a DistributedSampler does. Otherwise see state_dict().
   Epoch<Batch> start(int64_t first_batch = 0) const {
+    plan_->tell_epoch();
     const bool pins = plan_->pins_memory();
     if constexpr (kIsMap) {
       auto read = [dataset = dataset_, collate = collate_, memory = plan_->memory(), pins](
@@ -153,6 +154,10 @@ class DataLoader {
     return DataLoader(dataset_, std::move(options), collate_);
   }
 
+  /// The number of the epoch that begins next, for a DistributedSampler and a dataset that has set_epoch(). Without it the
+  /// dataset is told the sampler's, or the loader's count from 0, where the order changes or the dataset is iterable.
+  void set_epoch(int64_t epoch) const { plan_->set_epoch(epoch); }
+
   /// The epoch that began last is over for state_dict(), though not all of its batches were taken: what goes on begins the next.
   void end_epoch() const { plan_->end_epoch(); }
   /// Where the epoch is that began last, in batches that have been taken, so that another loader, made alike, goes on from there.
@@ -174,8 +179,11 @@ class DataLoader {
                                  detail::for_each_tensor(*static_cast<Batch*>(batch), fn);
                                }};
     if constexpr (kIsMap) facts.size = detail::dataset_size(dataset);
-    if constexpr (requires { dataset.begin_epoch(int64_t{0}); }) {
-      facts.begin_epoch = [&dataset](int64_t epoch) { dataset.begin_epoch(epoch); };
+    if constexpr (detail::HasEpochs<Dataset>) {
+      facts.begin_epoch = [&dataset](int64_t epoch, detail::EpochBy who) {
+        who == detail::EpochBy::kProgram ? detail::set_epoch_of(dataset, epoch)
+                                         : detail::begin_epoch_of(dataset, epoch);
+      };
     }
     return facts;
   }

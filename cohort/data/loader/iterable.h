@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "cohort/data/datasets/dataset.h"
 #include "cohort/data/datasets/share.h"
 #include "cohort/data/loader/read_batch.h"
 #include "cohort/export.h"
@@ -75,6 +76,8 @@ class ShardedDataset {
       : dataset_(std::move(dataset)), of_rank_(of_rank) {}
   /// The calling thread's share.
   auto iterate() const { return detail::ShardedIterator(dataset_->iterate(), detail::shard_of_worker(of_rank_)); }
+  /// As detail::begin_epoch_of().
+  void begin_epoch(int64_t epoch) const { detail::begin_epoch_of(*dataset_, epoch); }
   Dataset& dataset() const { return *dataset_; }
 
  private:

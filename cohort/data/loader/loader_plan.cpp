@@ -139,21 +139,33 @@ int64_t LoaderPlan::next_base_seed() {
   return at::empty({}, at::kLong).random_(options_.generator).item<int64_t>();
 }
 
-// That of the sampler, or of this loader. One whose order stays the same, as for validation, leaves the dataset as it is.
+// That of the sampler, or of this loader. One whose order stays the same, as for validation, leaves the dataset as it is; of
+// an iterable dataset nobody knows that.
 void LoaderPlan::tell_epoch() {
   const auto number = num_epochs_++;
-  if (!dataset_.begin_epoch || is_iterable_) return;
+  if (std::exchange(is_told_, false) || !dataset_.begin_epoch) return;
   const auto tell = [&](const auto& sampler) {
-    if (sampler.shuffles() || sampler.epoch() > 0) dataset_.begin_epoch(sampler.epoch());
+    if (sampler.shuffles() || sampler.epoch() > 0) dataset_.begin_epoch(sampler.epoch(), says_epochs_);
   };
   const auto* const sampler = options_.sampler.get();
   if (const auto* const elastic = dynamic_cast<const ElasticDistributedSampler*>(sampler)) {
     tell(*elastic);
   } else if (const auto* const distributed = dynamic_cast<const DistributedSampler*>(sampler)) {
     tell(*distributed);
-  } else if (options_.shuffle || sampler || options_.batch_sampler) {
-    dataset_.begin_epoch(number);
+  } else if (is_iterable_ || options_.shuffle || sampler || options_.batch_sampler ||
+             says_epochs_ == EpochBy::kProgram) {
+    dataset_.begin_epoch(number, says_epochs_);
   }
+}
+
+void LoaderPlan::set_epoch(int64_t epoch) {
+  auto* const sampler = options_.sampler.get();
+  if (auto* const elastic = dynamic_cast<ElasticDistributedSampler*>(sampler)) elastic->set_epoch(epoch);
+  if (auto* const plain = dynamic_cast<DistributedSampler*>(sampler)) plain->set_epoch(epoch);
+  num_epochs_ = epoch;
+  says_epochs_ = EpochBy::kProgram;
+  if (dataset_.begin_epoch) dataset_.begin_epoch(epoch, says_epochs_);
+  is_told_ = true;
 }
 
 std::shared_ptr<WorkerThreads> LoaderPlan::lease_workers() {
@@ -184,7 +196,6 @@ std::unique_ptr<BatchStream> LoaderPlan::begin_epoch(std::unique_ptr<BatchSource
 }
 
 std::unique_ptr<BatchStream> LoaderPlan::start(ReadBatch read, int64_t first_batch) {
-  tell_epoch();
   base_seed_ = next_base_seed();
   first_batch = base::add_capped(first_batch, std::exchange(num_loaded_, 0));
   std::vector<std::vector<int64_t>> batches = batch_sampler_->batches();

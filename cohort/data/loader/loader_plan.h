@@ -57,20 +57,28 @@ struct DataLoaderOptions {
 
 namespace detail {
 
+/// Who says the numbers of epochs.
+enum class EpochBy { kLoader, kProgram };
+
 /// What a plan knows of a dataset and its batches.
 struct DatasetFacts {
   std::optional<int64_t> size;  ///< nothing for iterable datasets
   bool is_batched = true;
   DatasetAddress address = {};
   VisitTensors visit_batch = nullptr;
-  /// Null: epochs do not differ, or the program says which it is.
-  std::function<void(int64_t epoch)> begin_epoch = {};
+  /// Null: the dataset does not ask for numbers of epochs.
+  std::function<void(int64_t epoch, EpochBy who)> begin_epoch = {};
 };
 
 class COHORT_API LoaderPlan {
  public:
   /// Throws c10::ValueError for options that contradict each other.
   LoaderPlan(DataLoaderOptions options, const DatasetFacts& dataset);
+
+  /// Comes before start(): tells the dataset the number of its epoch, unless set_epoch() has been called.
+  void tell_epoch();
+  /// As DataLoader::set_epoch().
+  void set_epoch(int64_t epoch);
 
   /// One epoch, without its first `first_batch` batches (they are not read).
   std::unique_ptr<BatchStream> start(ReadBatch read, int64_t first_batch);
@@ -96,7 +104,6 @@ class COHORT_API LoaderPlan {
   std::unique_ptr<BatchStream> begin_epoch(std::unique_ptr<BatchSource> source, int64_t num_left_out);
   std::shared_ptr<WorkerThreads> lease_workers();
   int64_t next_base_seed();
-  void tell_epoch();
 
   DataLoaderOptions options_;
   DatasetFacts dataset_;
@@ -111,7 +118,9 @@ class COHORT_API LoaderPlan {
   int64_t base_seed_ = 0;
   std::optional<StateDict> loaded_;  ///< for the next epoch
   int64_t num_epochs_ = 0;           ///< that have begun
-  int64_t num_loaded_ = 0;           ///< batches of it that have been given
+  bool is_told_ = false;             ///< the dataset knows the number of the next one
+  EpochBy says_epochs_ = EpochBy::kLoader;
+  int64_t num_loaded_ = 0;  ///< batches of it that have been given
 };
 
 }  // namespace detail

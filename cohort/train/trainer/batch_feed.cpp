@@ -1,6 +1,5 @@
 #include "cohort/train/trainer/batch_feed.h"
 
-#include "cohort/data/loader/distributed_sampler.h"
 #include "cohort/data/loader/elastic_distributed_sampler.h"
 
 namespace cohort::train {
@@ -36,13 +35,6 @@ void share_out(BatchFeed& feed, const FeedSettings& settings, Share share) {
   }
   if (!options.device && !settings.device.is_cpu()) options.device = settings.device;
   feed.set_options(std::move(options));
-}
-
-void set_epoch(BatchFeed& feed, int64_t epoch) {
-  feed.set_data_epoch(epoch);
-  auto* const sampler = feed.options().sampler.get();
-  if (auto* const elastic = dynamic_cast<data::ElasticDistributedSampler*>(sampler)) elastic->set_epoch(epoch);
-  if (auto* const plain = dynamic_cast<data::DistributedSampler*>(sampler)) plain->set_epoch(epoch);
 }
 
 bool shares_out_rests(const BatchFeed& feed) {

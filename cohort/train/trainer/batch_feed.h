@@ -31,8 +31,8 @@ class COHORT_API BatchFeed {
   /// Batches that are still to come in this epoch; nothing where nobody knows.
   virtual std::optional<int64_t> num_left() const = 0;
 
-  /// Tells the dataset, where it has set_epoch() as TransformedDataset does.
-  virtual void set_data_epoch(int64_t epoch) = 0;
+  /// The number of the epoch that begins next, for samplers and datasets whose epochs differ.
+  virtual void set_epoch(int64_t epoch) = 0;
   virtual void start() = 0;
   /// False: there are no more. The batch before is gone then; drop() lets go of it early.
   virtual bool next() = 0;
@@ -77,9 +77,7 @@ class LoaderFeed final : public BatchFeed {
     return num_samples() ? std::optional(loader_.size()) : std::nullopt;
   }
   std::optional<int64_t> num_left() const override { return loader_.stats().num_left; }
-  void set_data_epoch(int64_t epoch) override {
-    if constexpr (requires(Loader & loader) { loader.dataset().set_epoch(epoch); }) loader_.dataset().set_epoch(epoch);
-  }
+  void set_epoch(int64_t epoch) override { loader_.set_epoch(epoch); }
   void start() override {
     stop();
     epoch_.emplace(loader_.start());
@@ -122,8 +120,6 @@ enum class Share { kEqually, kOnce };
 
 /// Gives the loader a sampler that shares samples out among the ranks, unless it has one or no size, and the device.
 COHORT_API void share_out(BatchFeed& feed, const FeedSettings& settings, Share share);
-/// Begins epoch `epoch`, for samplers and datasets whose epochs differ.
-COHORT_API void set_epoch(BatchFeed& feed, int64_t epoch);
 /// True where the sampler knows what all ranks have been given, so that any number of them goes on with the rest.
 COHORT_API bool shares_out_rests(const BatchFeed& feed);
 

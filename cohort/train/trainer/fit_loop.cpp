@@ -145,7 +145,7 @@ std::optional<int64_t> FitLoop::plan_epoch() {
 
 void FitLoop::run_epoch() {
   const bool goes_on = core_.counters.batch > 0;
-  set_epoch(train_, core_.counters.epoch);
+  train_.set_epoch(core_.counters.epoch);
   num_batches_ = plan_epoch();
   if (num_batches_) check_has_batches(*num_batches_);
   if (task_.pipeline && num_batches_) check_last_batch(core_, *task_.pipeline, train_, *num_batches_);

@@ -52,7 +52,7 @@ class PreparedLoader {
 
   /// Begins an epoch.
   Iterator begin() {
-    set_epoch(*feed_, epoch_++);
+    feed_->set_epoch(epoch_++);
     hooks_.on_begin();
     feed_->start();
     has_size_ = feed_->num_batches().has_value();

@@ -206,7 +206,7 @@ LearningRateResult find_learning_rate(TrainerCore& core, ErasedTask& task, Batch
                                           : options.first * std::pow(options.last / options.first, part);
     for (auto& group : core.optimizer->param_groups()) group.options().set_lr(rate);
     if (core.largest({feed.next() ? 0 : 1})[0] != 0) {
-      set_epoch(feed, ++epoch);
+      feed.set_epoch(++epoch);
       feed.start();
       TORCH_CHECK_VALUE(feed.next(), "[cohort] Trainer: find_learning_rate has no batch to train on");
     }

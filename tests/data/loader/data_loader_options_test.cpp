@@ -13,13 +13,8 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/process_group.h"
-#include "cohort/data/datasets/concat_dataset.h"
-#include "cohort/data/datasets/stack_dataset.h"
-#include "cohort/data/datasets/subset.h"
 #include "cohort/data/datasets/tensor_dataset.h"
 #include "cohort/data/loader/data_loader.h"
-#include "cohort/data/loader/distributed_sampler.h"
-#include "cohort/data/loader/elastic_distributed_sampler.h"
 #include "tests/data/error_text.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
@@ -335,84 +330,6 @@ COHORT_WORKER(loads_a_global_batch) {
 
 TEST(GlobalBatchSize, IsDividedAmongRanksAndTheRemainderSaidMessage) {
   test::run_workers("loads_a_global_batch", {.world_size = 3}).expect_success();
-}
-
-struct ToldOfEpochs {
-  int64_t get(int64_t index) const { return index; }
-  int64_t size() const { return 6; }
-  void begin_epoch(int64_t epoch) const { epochs->push_back(epoch); }
-  std::shared_ptr<std::vector<int64_t>> epochs = std::make_shared<std::vector<int64_t>>();
-};
-
-template <class Loader>
-void run_epochs(const Loader& loader, int count) {
-  for (int i = 0; i < count; ++i) {
-    for ([[maybe_unused]] auto& batch : loader) {
-    }
-  }
-}
-
-TEST(DataLoaderEpochs, AreToldToTheDatasetWhereTheOrderChanges) {
-  const auto epochs_of = [](DataLoaderOptions options) {
-    const ToldOfEpochs dataset;
-    options.batch_size = 2;
-    run_epochs(DataLoader(dataset, options), 3);
-    return *dataset.epochs;
-  };
-  EXPECT_THAT(epochs_of({.shuffle = true}), ElementsAre(0, 1, 2));
-  EXPECT_THAT(epochs_of({.shuffle = true, .num_workers = 2}), ElementsAre(0, 1, 2));
-  EXPECT_THAT(epochs_of({.sampler = std::make_shared<RandomSampler>(6)}), ElementsAre(0, 1, 2));
-  EXPECT_THAT(epochs_of({}), ElementsAre());  // as for validation
-}
-
-TEST(DataLoaderEpochs, AreThoseOfADistributedSampler) {
-  const auto epochs_of = [](auto sampler) {
-    const ToldOfEpochs dataset;
-    const DataLoader loader(dataset, {.sampler = sampler});
-    for (const int64_t epoch : {5, 7}) {
-      sampler->set_epoch(epoch);
-      run_epochs(loader, 1);
-    }
-    return *dataset.epochs;
-  };
-  const auto untold_of = [](const std::shared_ptr<Sampler>& sampler) {
-    const ToldOfEpochs dataset;
-    run_epochs(DataLoader(dataset, {.sampler = sampler}), 1);
-    return *dataset.epochs;
-  };
-  EXPECT_THAT(epochs_of(std::make_shared<DistributedSampler>(6, DistributedSamplerOptions{2, 1})), ElementsAre(5, 7));
-  EXPECT_THAT(epochs_of(std::make_shared<DistributedSampler>(6, DistributedSamplerOptions{2, 1, false})),
-              ElementsAre(5, 7));
-  EXPECT_THAT(untold_of(std::make_shared<DistributedSampler>(6, DistributedSamplerOptions{2, 1, false})),
-              ElementsAre());
-  const ElasticDistributedSamplerOptions elastic{.num_replicas = 2, .rank = 1};
-  EXPECT_THAT(epochs_of(std::make_shared<ElasticDistributedSampler>(6, elastic)), ElementsAre(5, 7));
-}
-
-TEST(DataLoaderEpochs, ReachDatasetsInsideOfOthers) {
-  const ToldOfEpochs a, b;
-  run_epochs(DataLoader(Subset(a, {0, 3}), {.shuffle = true}), 2);
-  run_epochs(DataLoader(ConcatDataset(a, b), {.shuffle = true}), 3);
-  run_epochs(DataLoader(StackDataset(a, Subset(b, {0, 1, 2, 3, 4, 5})), {.shuffle = true}), 1);
-  EXPECT_THAT(*a.epochs, ElementsAre(0, 1, 0, 1, 2, 0));
-  EXPECT_THAT(*b.epochs, ElementsAre(0, 1, 2, 0));
-}
-
-TEST(DataLoaderEpochs, GoOnWhereAStateWasTaken) {
-  const ToldOfEpochs before, after;
-  const DataLoader loader(before, {.batch_size = 2, .shuffle = true, .generator = make_generator(4)});
-  run_epochs(loader, 2);
-  auto third = loader.begin();
-  ++third;
-  DataLoader resumed(after, {.batch_size = 2, .shuffle = true, .generator = make_generator(4)});
-  resumed.load_state_dict(loader.state_dict());
-  run_epochs(resumed, 2);
-  EXPECT_THAT(*before.epochs, ElementsAre(0, 1, 2));
-  EXPECT_THAT(*after.epochs, ElementsAre(2, 3));
-  DataLoader begins_fourth(after, {.batch_size = 2, .shuffle = true, .generator = make_generator(4)});
-  begins_fourth.load_state_dict(resumed.state_dict());
-  run_epochs(begins_fourth, 1);
-  EXPECT_EQ(after.epochs->back(), 4);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cohort/checkpoint/checkpointer/checkpointer.h"
+#include "cohort/data/datasets/subset.h"
 #include "cohort/data/loader/distributed_sampler.h"
 #include "cohort/parallel/optim/clip_grad.h"
 #include "tests/checkpoint/temporary_folder.h"
@@ -292,6 +293,28 @@ TEST(TrainerLoop, OverfitsTheSameSamplesInOrder) {
   Trainer(quiet({.max_epochs = 2, .overfit_batches = 2}))
       .fit(task, data::DataLoader(dataset, {.batch_size = 2, .sampler = sampler}));
   EXPECT_THAT(*dataset.read, ElementsAre(0, 1, 2, 3, 0, 1, 2, 3));
+}
+
+// As datasets of transformed images, which are other ones in each epoch.
+struct EpochData {
+  std::tuple<at::Tensor, at::Tensor> get(int64_t index) const {
+    return {at::full({6}, static_cast<double>(index)), at::zeros({}, at::kLong)};
+  }
+  int64_t size() const { return 8; }
+  void set_epoch(int64_t epoch) const { epochs->push_back(epoch); }
+  std::shared_ptr<std::vector<int64_t>> epochs = std::make_shared<std::vector<int64_t>>();
+};
+
+TEST(TrainerLoop, TellsTheDatasetOfEachEpoch) {
+  SmallTask task;
+  const EpochData dataset;
+  Trainer(quiet({.max_epochs = 3})).fit(task, data::DataLoader(dataset, {.batch_size = 4}));
+  EXPECT_THAT(*dataset.epochs, ElementsAre(0, 1, 2));
+  const EpochData inner, shuffled;
+  Trainer(quiet({.max_epochs = 3})).fit(task, data::DataLoader(data::Subset(inner, {0, 5}), {.batch_size = 2}));
+  EXPECT_THAT(*inner.epochs, ElementsAre(0, 1, 2));
+  Trainer(quiet({.max_epochs = 2})).fit(task, data::DataLoader(shuffled, {.batch_size = 4, .shuffle = true}));
+  EXPECT_THAT(*shuffled.epochs, ElementsAre(0, 1)) << "once an epoch";
 }
 
 }  // namespace

@@ -341,23 +341,6 @@ TEST(Trainer, TrainsATaskThatHasAStep) {
   EXPECT_TRUE(test::are_equal(weights_of(*parts.model), weights_of(*whole.model)));
 }
 
-// As datasets of transformed images, which are other ones in each epoch.
-struct EpochData {
-  std::tuple<at::Tensor, at::Tensor> get(int64_t index) const {
-    return {at::full({6}, static_cast<double>(index)), at::zeros({}, at::kLong)};
-  }
-  int64_t size() const { return 8; }
-  void set_epoch(int64_t epoch) const { epochs->push_back(epoch); }
-  std::shared_ptr<std::vector<int64_t>> epochs = std::make_shared<std::vector<int64_t>>();
-};
-
-TEST(Trainer, TellsTheDatasetOfEachEpoch) {
-  SmallTask task;
-  const EpochData dataset;
-  Trainer(quiet({.max_epochs = 3})).fit(task, data::DataLoader(dataset, {.batch_size = 4}));
-  EXPECT_THAT(*dataset.epochs, ElementsAre(0, 1, 2));
-}
-
 TEST(Trainer, DataParallelEqualsOneDevice) {
   const Loader loader(small_data(24), {.batch_size = 8});
   std::vector<std::vector<double>> losses;

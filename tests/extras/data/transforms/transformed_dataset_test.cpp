@@ -83,6 +83,9 @@ TEST(TransformedDataset, EachEpochOfALoaderHasOtherCrops) {
   const DataLoader shuffled(TransformedDataset(Pictures(), transform), {.batch_size = 4, .shuffle = true});
   const at::Tensor once = crops_in(shuffled);
   EXPECT_GT(crops_in(shuffled).ne(once).sum().item<int64_t>(), 15);
+  shuffled.set_epoch(0);  // from here on the loader counts on
+  EXPECT_TRUE(crops_in(shuffled).equal(once));
+  EXPECT_GT(crops_in(shuffled).ne(once).sum().item<int64_t>(), 15);
 }
 
 TEST(TransformedDataset, GivesTheRestAsItIs) {
