@@ -126,6 +126,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("joinable_backends", wrap_pybind_function(cohort::comm::joinable_backends));
   module.def("create_backend", wrap_pybind_function_no_gil(create_backend), py::arg("name"), py::arg("options"));
   module.def("complete_operations", wrap_pybind_function_no_gil(cohort::comm::complete_background_operations));
+  module.def("warn_of_unawaited", wrap_pybind_function_no_gil(cohort::comm::warn_of_unawaited_in_joined));
   module.def("end_background_threads", wrap_pybind_function_no_gil(cohort::comm::end_background_threads));
   module.def("shm_empty", wrap_pybind_function_no_gil(shm_empty), py::arg("size"), py::arg("dtype"), py::arg("group"));
   module.def("has_shared_memory", wrap_pybind_function_no_gil(cohort::comm::has_shared_memory), py::arg("group"));

@@ -138,14 +138,17 @@ for _name, _devices in _DEVICES.items():
 # Threads that let go of a tensor need the interpreter, and one that comes back from an operation when the interpreter is half
 # gone aborts the process. So where groups were not destroyed, daemon threads get a moment to notice.
 def _end():
+    has_failed = hasattr(sys, "last_value")
     try:
         # Other ranks may count on what this one has started. After an error the end must not wait for them.
-        num_lost = 0 if hasattr(sys, "last_value") else _C.complete_operations()
+        num_lost = 0 if has_failed else _C.complete_operations()
         if num_lost:
             print(f"[cohort] warning: exiting with {num_lost} operation(s) that nobody waited for and that could not be completed. "
                   "Call wait() on every Work and destroy_process_group() before the program ends.", file=sys.stderr)
     finally:
         _end_threads()
+    if not has_failed and not num_lost:
+        _C.warn_of_unawaited()  # the threads have let go of the last of them
 
 
 def _end_threads():

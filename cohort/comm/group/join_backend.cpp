@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -13,6 +14,7 @@
 #include "cohort/comm/memory/apply_shared_allocator.h"
 #include "cohort/comm/registry/backends.h"
 #include "cohort/comm/start/roll_call.h"
+#include "cohort/comm/watch/unawaited_works.h"
 #include "cohort/comm/watch/unwrapped_training.h"
 
 namespace cohort::comm {
@@ -78,6 +80,8 @@ class JoinedJobs {
   mutable std::mutex mutex_;
   std::vector<std::weak_ptr<Roster>> rosters_;
 };
+
+std::atomic<bool> is_rank_0 = false;  // of the default group that was joined last
 
 JoinedJobs& joined_jobs() {
   static auto* const instance = new JoinedJobs;  // lives as long as threads may
@@ -165,8 +169,13 @@ BackendPtr join_backend(const JoinRequest& request) {
                       .has_called_roll = is_own_job,
                       .timeout_option = is_first ? "the timeout of init_process_group" : "the timeout of new_group"});
   auto backend = maker.make(request.backend, request.store);
-  if (is_default_group(request)) watch_for_unwrapped_python(request, roster);
+  if (is_default_group(request)) {
+    is_rank_0 = request.rank == 0;
+    watch_for_unwrapped_python(request, roster);
+  }
   return backend;
 }
+
+void warn_of_unawaited_in_joined() { warn_of_unawaited(is_rank_0); }
 
 }  // namespace cohort::comm

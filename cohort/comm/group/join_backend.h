@@ -41,5 +41,7 @@ struct JoinRequest {
 /// c10::DistBackendError when connecting fails.
 /// Thread-safety: threads may join different groups at the same time.
 COHORT_BINDING_API c10::intrusive_ptr<c10d::Backend> join_backend(const JoinRequest& request);
+/// For the end of a program that has joined groups: names the Works that nobody waited for.
+COHORT_BINDING_API void warn_of_unawaited_in_joined();
 
 }  // namespace cohort::comm

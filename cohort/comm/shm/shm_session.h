@@ -112,6 +112,8 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
 
   shm::CallOptions options_of(const ShmCall& call) const;
   OperationWatch* watch() const { return watch_.get(); }
+  /// An operation has failed, so that nobody counts on the others any more.
+  bool has_failed() const { return has_failed_; }
   /// The exception that users get.
   std::exception_ptr to_exception(const ShmCall& call, at::TensorList shown, base::Failure failure) const;
 

@@ -17,7 +17,7 @@ ShmWork::ShmWork(int rank, const ShmCall& call, Tensors results, const std::opti
 
 ShmWork::~ShmWork() {
   if (!session_ || is_awaited_ || !is_done() || exception_ || call_.purpose != base::Purpose::kOwn) return;
-  note_unawaited(call_.operation->name, call_.sequence, session_->identity().group);
+  note_unawaited(call_.operation->name, call_.sequence, session_->identity().group, UnawaitedOn::kAllRanks);
 }
 
 void ShmWork::prepare(std::shared_ptr<ShmSession> session, Tensors shown, ShmBody body) {

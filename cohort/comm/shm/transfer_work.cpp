@@ -8,6 +8,7 @@
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/shm/element_types.h"
 #include "cohort/comm/watch/throw_failure.h"
+#include "cohort/comm/watch/unawaited_works.h"
 
 namespace cohort::comm {
 namespace {
@@ -31,6 +32,10 @@ TransferWork::TransferWork(std::shared_ptr<ShmSession> session, const ShmCall& c
       stand_ins_(std::move(stand_ins)) {}
 
 TransferWork::~TransferWork() {
+  const bool has_failed = exception_ || (transfer_ && transfer_->failure()) || session_->has_failed();
+  if (!is_awaited_ && !has_failed) {
+    note_unawaited(call_.operation->name, call_.sequence, session_->identity().group, UnawaitedOn::kThisRank);
+  }
   if (!transfer_ || completed_) return;
   session_->add_transfers(-1);
   session_->keep({std::move(transfer_), memory_, /*is_pending=*/true});
@@ -89,7 +94,7 @@ void TransferWork::settle() {
   if (is_first) announce();
 }
 
-bool TransferWork::isCompleted() {
+bool TransferWork::complete_if_done() {
   {
     const std::lock_guard lock(mutex_);
     if (completed_) return true;
@@ -121,7 +126,7 @@ std::vector<at::Tensor> TransferWork::result() {
 }
 
 TransferWork::Step TransferWork::wait_a_while(milliseconds limit) {
-  if (isCompleted()) return Step::kDone;
+  if (complete_if_done()) return Step::kDone;
   const auto open = session_->exchange();
   if (!open.exchange) {
     finish_with(session_->to_exception(call_, tensors_, session_->refusal()));
@@ -135,6 +140,7 @@ TransferWork::Step TransferWork::wait_a_while(milliseconds limit) {
 job::Operation TransferWork::operation() const { return describe(call_, tensors_, session_->identity()); }
 
 bool TransferWork::wait(milliseconds timeout) {
+  is_awaited_ = true;
   const bool is_limited = timeout != kNoTimeout;
   const auto deadline = Clock::now() + timeout;
   for (;;) {
@@ -155,6 +161,7 @@ bool TransferWork::wait(milliseconds timeout) {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> TransferWork::getFuture() {
+  is_awaited_ = true;
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
   {
     const std::lock_guard lock(mutex_);

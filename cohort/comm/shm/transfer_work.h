@@ -3,6 +3,7 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,13 +24,16 @@ class TransferWork final : public c10d::Work {
   /// `tensors`: the user's; `memory`: what the engine moves in their place, copied back by `stand_ins`.
   TransferWork(std::shared_ptr<ShmSession> session, const ShmCall& call, Tensors tensors, at::Tensor memory,
                StandIns stand_ins, const std::optional<Tensors>& profiled);
-  /// Drops a transfer that nobody waited for; it goes on.
+  /// Drops a transfer that nobody waited for; it goes on, and is named at the end: see unawaited_works.h.
   ~TransferWork() override;
 
   /// Hands it to the engine. Once.
   void start();
 
-  bool isCompleted() override;
+  bool isCompleted() override {
+    is_awaited_ = true;
+    return complete_if_done();
+  }
   bool isSuccess() const override;
   std::exception_ptr exception() const override;
   int sourceRank() const override;
@@ -44,6 +48,7 @@ class TransferWork final : public c10d::Work {
 
  private:
   enum class Step { kDone, kMore };
+  bool complete_if_done();
   Step wait_a_while(std::chrono::milliseconds limit);
   void settle();
   std::exception_ptr finish_transfer();
@@ -60,6 +65,7 @@ class TransferWork final : public c10d::Work {
   shm::TransferPtr transfer_;
   int source_ = -1;
   std::once_flag settled_;
+  std::atomic<bool> is_awaited_ = false;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // guarded by mutex_
 };
 

@@ -83,8 +83,10 @@ TrackedWork::TrackedWork(c10::intrusive_ptr<c10d::Work> work, job::Operation ope
       after_(std::move(after)) {}
 
 TrackedWork::~TrackedWork() {
-  const bool is_own = !operation_.point_to_point && operation_.purpose == base::Purpose::kOwn;
-  if (is_own && !is_awaited_ && !has_failed) note_unawaited(operation_.name, operation_.sequence, operation_.group);
+  if (operation_.purpose == base::Purpose::kOwn && !is_awaited_ && !has_failed) {
+    note_unawaited(operation_.name, operation_.sequence, operation_.group,
+                   operation_.point_to_point ? UnawaitedOn::kThisRank : UnawaitedOn::kAllRanks);
+  }
   if (work_->isCompleted()) return;
   auto& state = abandoned();
   Works completed;

@@ -1,5 +1,6 @@
 #include "cohort/comm/watch/unawaited_works.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -14,10 +15,13 @@ namespace {
 constexpr size_t kMostNamed = 4;
 
 // Leaked: a Work may go while the process exits.
-struct Unawaited {
-  std::mutex mutex;
+struct Works {
   std::vector<std::string> names;
   size_t count = 0;
+};
+struct Unawaited {
+  std::mutex mutex;
+  Works of_all_ranks, of_this_rank;
 };
 Unawaited& unawaited() {
   static auto* const all = new Unawaited;
@@ -26,24 +30,29 @@ Unawaited& unawaited() {
 
 }  // namespace
 
-void note_unawaited(const std::string& operation, uint64_t sequence, const std::string& group) {
+void note_unawaited(const std::string& operation, uint64_t sequence, const std::string& group, UnawaitedOn where) {
   auto& all = unawaited();
   const std::lock_guard lock(all.mutex);
-  if (all.count++ < kMostNamed) {
-    all.names.push_back(operation + " #" + std::to_string(sequence) + " on group \"" + group + "\"");
+  auto& works = where == UnawaitedOn::kAllRanks ? all.of_all_ranks : all.of_this_rank;
+  if (works.count++ < kMostNamed) {
+    works.names.push_back(operation + " #" + std::to_string(sequence) + " on group \"" + group + "\"");
   }
 }
 
-void warn_of_unawaited(bool says) {
+void warn_of_unawaited(bool says_for_all) {
   auto& all = unawaited();
-  std::vector<std::string> names;
-  size_t count = 0;
+  Works collectives, own;
   {
     const std::lock_guard lock(all.mutex);
-    names = std::exchange(all.names, {});
-    count = std::exchange(all.count, 0);
+    collectives = std::exchange(all.of_all_ranks, {});
+    own = std::exchange(all.of_this_rank, {});
   }
-  if (count == 0 || !says) return;
+  if (!says_for_all) collectives = {};
+  const size_t count = collectives.count + own.count;
+  if (count == 0) return;
+  auto names = std::move(collectives.names);
+  names.insert(names.end(), own.names.begin(), own.names.end());
+  names.resize(std::min(names.size(), kMostNamed));
   if (count > names.size()) names.push_back(std::to_string(count - names.size()) + " more");
   base::log_warning(
       "nobody has called wait() on the Work of " + base::join(names, ", ") +

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/collectives/point_to_point.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
 
@@ -126,6 +127,60 @@ TEST(Forgotten, WorksThatNobodyWaitedForAreNamedMessage) {
         "before main returns, when every rank is done.\n" +
             warning);
     for (const std::string what : {"waits", "asks", "takes futures"}) EXPECT_EQ(errors_of(what), "") << what;
+  }
+}
+
+// Rank 0 sends and rank 1 receives; arguments as above.
+COHORT_WORKER(starts_transfers) {
+  init_process_group(test::worker_arguments().at(0).c_str());
+  const auto& what = test::worker_arguments().at(1);
+  const auto tensors = at::full({5, 4}, 1.0 - get_rank());
+  std::vector<WorkPtr> works;
+  for (int i = 0; i < 5; ++i) works.push_back(get_rank() == 0 ? isend(tensors[i], 1) : irecv(tensors[i], 0));
+  for (size_t i = 0; i < works.size(); ++i) {
+    if (what == "waits" || (what == "drops the second" && i != 1)) works[i]->wait();
+    if (what == "asks") REQUIRE(works[i]->isCompleted() || true);
+    if (what == "takes futures") works[i]->getFuture()->wait();
+  }
+  // What nobody has received is lost when the group ends.
+  while (!tensors.eq(1).all().item<bool>()) std::this_thread::yield();
+  if (what == "drops with a collective" && get_rank() == 0) all_reduce(at::ones({4}), {.async_op = true});
+  if (what == "drops with a collective" && get_rank() == 1) all_reduce(at::ones({4}));
+  works.clear();
+  barrier();
+  destroy_process_group();
+}
+
+TEST(Forgotten, TransfersThatNobodyWaitedForAreNamedByTheirRankMessage) {
+  const std::string end =
+      ": their tensors may have been read before the results were there. Call wait() on every Work before you use its "
+      "tensors.\n";
+  const std::string start = "[cohort] warning: nobody has called wait() on the Work of ";
+  const auto on = [](const std::string& operation, int i) {
+    return operation + " #" + std::to_string(i) + " on group \"default_pg\"";
+  };
+  for (const std::string backend : {"shm", "gloo"}) {
+    SCOPED_TRACE(backend);
+    const auto errors_of = [&](const std::string& what) {
+      const auto results = run_workers("starts_transfers", {.arguments = {backend, what}});
+      results.expect_success();
+      return std::vector{results[0].errors, results[1].errors};
+    };
+    EXPECT_THAT(errors_of("drops the second"),
+                testing::ElementsAre(start + on("send", 2) + end, start + on("recv", 2) + end));
+    const auto four_of = [&](const std::string& operation) {
+      return on(operation, 1) + ", " + on(operation, 2) + ", " + on(operation, 3) + ", " + on(operation, 4);
+    };
+    EXPECT_THAT(errors_of("drops"), testing::ElementsAre(start + four_of("send") + ", 1 more" + end,
+                                                         start + four_of("recv") + ", 1 more" + end));
+    EXPECT_THAT(errors_of("drops with a collective"),
+                testing::ElementsAre(start + on("all_reduce", 1) + ", " + on("send", 1) + ", " + on("send", 2) + ", " +
+                                         on("send", 3) + ", 2 more" + end,
+                                     start + four_of("recv") + ", 1 more" + end));
+    for (const std::string what : {"waits", "asks", "takes futures"}) {
+      if (what == "takes futures" && backend == "gloo") continue;  // whose sends and receives have none
+      EXPECT_THAT(errors_of(what), testing::ElementsAre("", "")) << what;
+    }
   }
 }
 
