@@ -275,7 +275,8 @@ void Replica::after_backward() {
   comm::warn_once_per_job(fmt::format(
       "rank {} of {}: several forward passes of DistributedDataParallel were followed by several backward passes. With "
       "find_unused_parameters, mixed_precision or join only the first of these is averaged, so the ranks' models "
-      "differ from now on. Let each backward pass follow its forward pass, or add the losses up for one",
+      "differ from now on. Call backward() after each forward pass, or once for the sum of the losses; or do without "
+      "the option",
       options_.process_group->getRank(), options_.process_group->getSize()));
 }
 
