@@ -98,21 +98,6 @@ def test_a_group_after_one_built_by_hand_knows_the_default_groups_ranks():
     assert f"  caused by: rank 2 (pid {pids[2]} on " in error, error
 
 
-def dropped(backend):
-    def rank_main(rank, size):
-        group = build(backend, dist.PrefixStore("group", store_of(rank, size)), rank, size, name="mine", timeout=200)
-        sums = sum_in(group, rank)
-        if rank == 1:
-            del group
-            return sums, wait_for_end_of(0)
-        try:
-            sum_in(group, rank)
-        except RuntimeError as error:
-            return sums, str(error)
-        return sums, "no error"
-    return rank_main
-
-
 # Rank 1 keeps its process, and lets go of its group only.
 def dropped(backend):
     def rank_main(rank, size):
