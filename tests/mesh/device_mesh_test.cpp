@@ -192,6 +192,24 @@ COHORT_WORKER(mesh_groups_end) {
 
 TEST(DeviceMesh, GroupsEndWithTheLastCopy) { run_workers("mesh_groups_end", {.world_size = 4}).expect_success(); }
 
+// The others may not have made them yet, and on some backends cannot any more once one has ended them.
+COHORT_WORKER(mesh_groups_wait_for_a_later_one) {
+  init();
+  const int before = get_pg_count();
+  { const auto mesh = init_device_mesh("cpu", {2, 2}, {"dp", "tp"}); }
+  REQUIRE(get_pg_count() == before + 2);
+  const auto own = new_group({get_rank()}, {.use_local_synchronization = true});
+  const auto other = new_group({get_rank()}, {.use_local_synchronization = true});
+  REQUIRE(get_pg_count() == before + 4);
+  const auto all = new_group();
+  const auto another = new_group();
+  REQUIRE(get_pg_count() == before + 4);
+}
+
+TEST(DeviceMesh, GroupsWaitForALaterOneOfTheirRanks) {
+  run_workers("mesh_groups_wait_for_a_later_one", {.world_size = 4}).expect_success();
+}
+
 COHORT_WORKER(mesh_groups_that_others_hold) {
   init();
   const int before = get_pg_count();
