@@ -84,7 +84,7 @@ TEST(DataLoaderEpochs, ReachDatasetsInsideOfOthers) {
 
 // As a program's own dataset is, which knows nothing of loaders.
 struct SetsEpochs {
-  int64_t get(int64_t index) const { return 10 * epochs->back() + index; }
+  int64_t get(int64_t index) const { return 10 * (epochs->empty() ? -1 : epochs->back()) + index; }
   int64_t size() const { return 6; }
   void set_epoch(int epoch) { epochs->push_back(epoch); }
   std::shared_ptr<std::vector<int64_t>> epochs = std::make_shared<std::vector<int64_t>>();
@@ -138,7 +138,7 @@ struct StreamOfEpochs {
     int64_t epoch;
     int left = 4;
   };
-  Iterator iterate() const { return {epochs->back()}; }
+  Iterator iterate() const { return {epochs->empty() ? -1 : epochs->back()}; }
   void set_epoch(int64_t epoch) { epochs->push_back(epoch); }
   std::shared_ptr<std::vector<int64_t>> epochs = std::make_shared<std::vector<int64_t>>();
 };
