@@ -75,27 +75,60 @@ def test_groups_of_other_members_with_one_prefix_each(backend):
     assert run_ranks(several_with_one_prefix_each(backend), 3, backend=None) == [[a, a, d], [a, b, a], [a, b, a, d]]
 
 
-# Later groups of the default group know each other from its ranks, which are others than those of the group built by hand.
-def own_group_before_a_later_one(rank, size):
-    pids = [None] * size
-    dist.all_gather_object(pids, os.getpid())
-    own = build("cohort", dist.PrefixStore("own", store_of(rank, size)), size - 1 - rank, size)
-    sums = sum_in(own, rank)
-    later = dist.new_group([1, 2])
-    if rank == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    try:
-        dist.all_reduce(torch.ones(1), group=later)
-    except RuntimeError as error:
-        return sums, pids, str(error)
-    return sums, pids, ""
+# Later groups of the default group know each other from its ranks, which are others than those of the group built by hand. Ranks
+# that share no memory know a process by what it has written to the store alone.
+def own_group_before_a_later_one(hosts):
+    def rank_main(rank, size):
+        os.environ["COHORT_HOST_ID"] = hosts.format(rank)
+        dist.init_process_group("cohort", init_method=os.environ["COHORT_TEST_STORE"], rank=rank, world_size=size)
+        pids = [None] * size
+        dist.all_gather_object(pids, os.getpid())
+        own = build("cohort", dist.PrefixStore("own", store_of(rank, size)), size - 1 - rank, size)
+        sums = sum_in(own, rank)
+        later = dist.new_group([1, 2])
+        if rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            dist.all_reduce(torch.ones(1), group=later)
+        except RuntimeError as error:
+            return sums, pids, str(error)
+        return sums, pids, ""
+    return rank_main
 
 
-def test_a_group_after_one_built_by_hand_knows_the_default_groups_ranks():
-    results = run_ranks(own_group_before_a_later_one, 3, may_die=[2])
+@pytest.mark.parametrize("hosts", ["all on one", "one for {}"])
+def test_a_group_after_one_built_by_hand_knows_the_default_groups_ranks(hosts):
+    results = run_ranks(own_group_before_a_later_one(hosts), 3, backend=None, may_die=[2])
     sums, pids, error = results[1]
     assert sums == results[0][0] == ([111, 114, 117], 3)
-    assert f"  caused by: rank 2 (pid {pids[2]} on " in error, error
+    assert f"rank 2 (pid {pids[2]} on " in error, error
+
+
+# Its ranks are its own, whatever the ranks of the group are in whose store it lies.
+def own_group_in_the_default_store(hosts):
+    def rank_main(rank, size):
+        os.environ["COHORT_HOST_ID"] = hosts.format(rank)
+        dist.init_process_group("cohort", init_method=os.environ["COHORT_TEST_STORE"], rank=rank, world_size=size)
+        sums = [sum_in(dist.group.WORLD, rank)]
+        for name, members in (("pair", [2, 0]), ("all", [1, 2, 0])):
+            if rank in members:
+                store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
+                own = build("cohort", store, members.index(rank), len(members))
+                sums.append(sum_in(own, rank))
+                received = torch.full((2,), float(rank))
+                own.broadcast(received, 0).wait()
+                sums.append(received.tolist())
+        return sums
+    return rank_main
+
+
+@pytest.mark.parametrize("hosts", ["all on one", "one for {}"])
+def test_groups_built_by_hand_in_the_default_groups_store(hosts):
+    everyone, pair = ([111, 114, 117], 3), ([101, 103, 105], 2)
+    assert run_ranks(own_group_in_the_default_store(hosts), 3, backend=None) == [
+        [everyone, pair, [2, 2], everyone, [1, 1]],
+        [everyone, everyone, [1, 1]],
+        [everyone, pair, [2, 2], everyone, [1, 1]]]
 
 
 # Rank 1 keeps its process, and lets go of its group only.
