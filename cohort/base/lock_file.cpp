@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/host.h"
 #include "cohort/base/log.h"
 #include "cohort/base/open_file.h"
@@ -67,6 +68,7 @@ std::string LockFile::owner(const std::string& path) {
 
 Result<LockFile> LockFile::take(const std::string& path, std::chrono::milliseconds timeout) {
   const auto start = Clock::now();
+  timeout = bounded_time(timeout);
   bool has_said = false;
   for (;;) {
     Result<std::optional<LockFile>> lock = try_take(path);

@@ -6,11 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <limits>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/env.h"
 #include "cohort/base/text.h"
 
@@ -76,12 +75,12 @@ std::optional<ExitStatus> Process::poll() {
 }
 
 std::optional<ExitStatus> Process::wait_for(std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = deadline_after(timeout);
   while (!poll()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return std::nullopt;
+    const int left = milliseconds_until(deadline);
+    if (left == 0) return std::nullopt;
     pollfd entry{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
-    (void)::poll(&entry, 1, static_cast<int>(std::min<long long>(left.count(), std::numeric_limits<int>::max())));
+    (void)::poll(&entry, 1, left);
   }
   return status_;
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/env.h"
 #include "cohort/base/host.h"
 #include "cohort/base/log.h"
@@ -310,14 +311,14 @@ bool Agent::back_off() {
   const std::chrono::milliseconds time = std::min(kLongestBackoff, {options_.restart_backoff * factor});
   base::log_info(fmt::format("waiting for {} before the restart", base::format_duration(time)));
   begin("waiting to restart");
-  const auto end = Clock::now() + time;
+  const auto end = base::deadline_after(time);
   while (!take_signal()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
-    if (left <= 0) return true;
+    const int left = base::milliseconds_until(end);
+    if (left == 0) return true;
     std::vector<Watch> watches;
     watches.push_back({tools_.signals.fd(), POLLIN, [] {}});
     add_watches(watches);
-    wait_for(watches, static_cast<int>(left));
+    wait_for(watches, left);
   }
   return false;
 }

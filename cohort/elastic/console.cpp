@@ -12,13 +12,12 @@
 #include <cerrno>
 #include <climits>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/log_writer.h"
 #include "cohort/base/terminal.h"
 
 namespace cohort::elastic {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr size_t kLongestLine = 1 << 20;
 
@@ -142,16 +141,15 @@ void Consoles::write_all() {
 }
 
 void Consoles::finish(SignalSource* signals, std::optional<std::chrono::milliseconds> limit) {
-  const auto start = Clock::now();
+  const auto deadline = limit ? std::optional(base::deadline_after(*limit)) : std::nullopt;
   write_all();
   while (output.has_pending() || errors.has_pending()) {
-    std::optional<std::chrono::milliseconds> left;
-    if (limit) left = std::chrono::ceil<std::chrono::milliseconds>(start + *limit - Clock::now());
-    bool is_over = left && left->count() <= 0;
+    const int left = deadline ? base::milliseconds_until(*deadline) : -1;
+    bool is_over = left == 0;
     std::vector<Watch> watches;
     add_watches(watches);
     if (signals) watches.push_back({signals->fd(), POLLIN, [&] { is_over = signals->next().has_value(); }});
-    if (!is_over) wait_for(watches, left ? static_cast<int>(left->count()) : -1);
+    if (!is_over) wait_for(watches, left);
     if (!is_over) continue;
     output.drop_pending();
     errors.drop_pending();

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cmath>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/log.h"
 #include "cohort/base/process_state.h"
 #include "cohort/base/text.h"
@@ -127,8 +128,7 @@ int WorkerGroup::milliseconds_to_wait() const {
     return static_cast<int>(std::clamp(left, 0.0, static_cast<double>(kLookInterval.count())));
   }
   if (phase_ == Phase::kCleaning) return static_cast<int>(kScanInterval.count());
-  const auto left = std::chrono::ceil<milliseconds>(deadline_ - Clock::now()).count();
-  return static_cast<int>(std::clamp<long long>(left, 0, 3'600'000));
+  return base::milliseconds_until(deadline_);
 }
 
 void WorkerGroup::take_signal(int signal) {
@@ -250,7 +250,7 @@ std::set<pid_t> WorkerGroup::running_pids() const {
 void WorkerGroup::stop(int signal) {
   stopped_at_ = Clock::now();
   phase_ = Phase::kStopping;
-  deadline_ = Clock::now() + options_.shutdown_timeout;
+  deadline_ = base::deadline_after(options_.shutdown_timeout);
   for (const auto& worker : workers_) {
     if (worker->ended) continue;
     worker->process.signal_group(signal);
@@ -261,7 +261,7 @@ void WorkerGroup::stop(int signal) {
 
 void WorkerGroup::kill_workers(const std::string& reason) {
   phase_ = Phase::kKilling;
-  deadline_ = Clock::now() + std::max(options_.shutdown_timeout, milliseconds(1000));
+  deadline_ = base::deadline_after(std::max(options_.shutdown_timeout, milliseconds(1000)));
   for (const auto& worker : workers_) {
     if (worker->ended) continue;
     base::log_warning(fmt::format("{}: killing {} with SIGKILL", reason, worker->describe()));

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/host.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
@@ -108,7 +109,8 @@ Answer ask(const std::string& address, uint16_t port, milliseconds connect_limit
 
 class Search {
  public:
-  explicit Search(const StoreSearch& search) : search_(search), deadline_(begin_ + search.timeout) {}
+  explicit Search(const StoreSearch& search)
+      : search_(search), deadline_(base::deadline_after(search.timeout, begin_)) {}
 
   base::Result<std::string> run() {
     milliseconds pause{10};

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/text.h"
 #include "cohort/shm/collective.h"
 #include "cohort/shm/common_memory.h"
@@ -29,7 +30,7 @@ struct Allocation {
   milliseconds limit;
 
   base::Result<void> meet(const std::string& address, const Taker& take) const {
-    const Meeting meeting{address, collective.rank(), collective.size(), std::chrono::steady_clock::now() + limit, {}};
+    const Meeting meeting{address, collective.rank(), collective.size(), base::deadline_after(limit), {}};
     if (collective.rank() != 0) {
       const auto fd = receive_handed_over(meeting);
       if (!fd) return fd.error();

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/base/deadline.h"
 #include "cohort/shm/call.h"
 #include "cohort/shm/group.h"
 #include "cohort/shm/group_state.h"
@@ -122,7 +123,9 @@ class Collective final : private Lookout {
   /// Blocks until `whom`, or kEverybody, has come to `round`.
   Outcome wait_for_rank(int whom, uint64_t round);
   std::vector<int> ranks_that_miss() const;
-  std::chrono::milliseconds limit() const { return options_.timeout.value_or(group_.options.timeout); }
+  std::chrono::milliseconds limit() const {
+    return base::bounded_time(options_.timeout.value_or(group_.options.timeout));
+  }
   /// Blocks until all have come to `round`, and compares the calls up to there.
   Outcome settle(uint64_t round);
   Outcome compare_histories(uint64_t round);

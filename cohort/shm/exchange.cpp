@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "cohort/base/deadline.h"
 #include "cohort/shm/bell.h"
 #include "cohort/shm/channel.h"
 #include "cohort/shm/traffic.h"
@@ -122,10 +123,7 @@ bool SharedExchange::wait(const TransferPtr& transfer, std::optional<millisecond
   if (transfer->is_done()) return true;
   auto* const target = static_cast<PendingTransfer*>(transfer.get());
   std::optional<Clock::time_point> end;
-  if (limit) {
-    const auto now = Clock::now();
-    end = now + std::min(*limit, std::chrono::duration_cast<milliseconds>(Clock::time_point::max() - now));
-  }
+  if (limit) end = base::deadline_after(*limit);
   num_waiters_.fetch_add(1);
   drive([&] { return target->is_done() || (end && Clock::now() >= *end); }, target, end);
   num_waiters_.fetch_sub(1);
@@ -135,7 +133,7 @@ bool SharedExchange::wait(const TransferPtr& transfer, std::optional<millisecond
 }
 
 bool SharedExchange::wait_for_sends(milliseconds limit) {
-  const auto end = Clock::now() + limit;
+  const auto end = base::deadline_after(limit);
   const auto has_sends = [this] {
     const std::lock_guard lock(mutex_);
     return traffic_.has_sends();

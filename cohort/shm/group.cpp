@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/env.h"
 #include "cohort/base/host.h"
 #include "cohort/base/log.h"
@@ -345,7 +346,7 @@ Group::Group(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
   if (auto fine = check(options); !fine) return fine.error();
-  const auto deadline = Clock::now() + options.timeout;
+  const auto deadline = base::deadline_after(options.timeout);
   const Layout layout{options.world_size, options.slot_bytes};
   const auto what = [&] { return fmt::format("cannot join the shared memory of group \"{}\"", options.name); };
   auto memory = meet_in_memory(options, layout.num_bytes(), to_meeting(options, deadline));

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/text.h"
 #include "cohort/shm/arena/process_arena.h"
 #include "cohort/shm/regions.h"
@@ -87,10 +88,7 @@ PendingTransferPtr Traffic::post(Kind kind, void* data, Elements elements, int p
     begin_receive(*transfer);
   }
   if (transfer->is_done()) return transfer;
-  const auto now = Clock::now();
-  // A time-out that does not fit counts as for ever.
-  const auto longest = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::time_point::max() - now);
-  transfer->deadline = now + std::min(transfer->timeout, longest);
+  transfer->deadline = base::deadline_after(transfer->timeout);
   if (options.find_obstacle) transfer->find_obstacle = *options.find_obstacle;
   return transfer;
 }

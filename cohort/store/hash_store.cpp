@@ -4,6 +4,7 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "cohort/base/deadline.h"
 #include "cohort/store/table.h"
 #include "cohort/store/waiting.h"
 
@@ -77,7 +78,7 @@ Store::Result<int64_t> HashStore::num_keys() {
 
 Store::Result<void> HashStore::wait(const Keys& keys, Milliseconds timeout) {
   Content::Lock lock(content_->mutex);
-  return content_->wait(lock, keys, Pauses::Clock::now() + timeout, timeout);
+  return content_->wait(lock, keys, base::deadline_after(timeout), timeout);
 }
 
 Store::Result<void> HashStore::append(const std::string& key, const std::string& value) {
@@ -89,7 +90,7 @@ Store::Result<void> HashStore::append(const std::string& key, const std::string&
 
 Store::Result<Store::Values> HashStore::multi_get(const Keys& keys) {
   Content::Lock lock(content_->mutex);
-  if (auto waited = content_->wait(lock, keys, Pauses::Clock::now() + timeout(), timeout()); !waited)
+  if (auto waited = content_->wait(lock, keys, base::deadline_after(timeout()), timeout()); !waited)
     return waited.error();
   Values values;
   for (const auto& key : keys) {
@@ -116,7 +117,7 @@ Store::Result<void> HashStore::queue_push(const std::string& key, const std::str
 
 Store::Result<std::optional<std::string>> HashStore::queue_pop(const std::string& key, bool block) {
   Content::Lock lock(content_->mutex);
-  const auto deadline = Pauses::Clock::now() + timeout();
+  const auto deadline = base::deadline_after(timeout());
   while (true) {
     auto value = content_->table.queue_pop(key);
     if (value || !block) return value;

@@ -6,6 +6,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/text.h"
 #include "cohort/store/tls_stream.h"
 
@@ -25,7 +26,7 @@ constexpr milliseconds kConnectTime = std::chrono::seconds(2);
 }  // namespace
 
 Result<HttpAnswer> HttpClient::post(const std::string& path, const std::string& body, milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
+  const auto deadline = base::deadline_after(timeout);
   is_hopeless_ = false;
   if (!stream_) {
     if (auto connected = connect(timeout); !connected) return connected.error();
@@ -49,7 +50,7 @@ Result<void> HttpClient::connect(milliseconds timeout) {
     stream_ = open_();
     return {};
   }
-  const auto deadline = Clock::now() + timeout;
+  const auto deadline = base::deadline_after(timeout);
   std::unique_ptr<TlsStream> tls;
   if (tls_) {
     auto created = TlsStream::create(host_, *tls_);

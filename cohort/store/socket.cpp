@@ -15,6 +15,7 @@
 #include <cstring>
 #include <thread>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/port.h"
 #include "cohort/base/text.h"
 
@@ -154,9 +155,8 @@ bool wait_for(int socket, short events, Clock::time_point deadline) {
   pollfd poll_fd{socket, events, 0};
   int ready = 0;
   do {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
-    ready = poll(&poll_fd, 1, static_cast<int>(std::clamp<long long>(left, 0, 1 << 30)));
-  } while (ready < 0 && errno == EINTR);
+    ready = poll(&poll_fd, 1, base::milliseconds_until(deadline));
+  } while (ready == 0 ? Clock::now() < deadline : ready < 0 && errno == EINTR);
   return ready > 0;
 }
 
@@ -175,7 +175,7 @@ Attempt connect_once(const addrinfo& address, Clock::time_point deadline) {
 }
 
 base::Result<base::Fd> connect_to(const std::string& host, int port, milliseconds timeout, base::IpFamily family) {
-  const auto deadline = Clock::now() + timeout;
+  const auto deadline = base::deadline_after(timeout);
   std::optional<Error> last;
   auto pause = kFirstPause;
   do {

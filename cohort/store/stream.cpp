@@ -3,25 +3,23 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/text.h"
 
 namespace cohort::store {
 
 using base::Error;
 using base::Result;
-using std::chrono::milliseconds;
 
 Result<void> SocketStream::wait_for(short events, Clock::time_point deadline) const {
   pollfd poll_fd{socket_.get(), events, 0};
   while (true) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
-    const int ready = poll(&poll_fd, 1, static_cast<int>(std::clamp<long long>(left, 0, 1 << 30)));
+    const int ready = poll(&poll_fd, 1, base::milliseconds_until(deadline));
     if (ready > 0) return {};
-    if (ready == 0) return Error("it gave no answer in time");
-    if (errno != EINTR) return Error(base::errno_text(errno));
+    if (ready == 0 && Clock::now() >= deadline) return Error("it gave no answer in time");
+    if (ready < 0 && errno != EINTR) return Error(base::errno_text(errno));
   }
 }
 

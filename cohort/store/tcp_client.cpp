@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/text.h"
 #include "cohort/store/token.h"
 #include "cohort/store/waiting.h"
@@ -164,21 +165,20 @@ Store::Result<void> TcpClient::send_bytes(std::string_view bytes) {
 TcpClient::Ready TcpClient::poll_socket(short events, Clock::time_point deadline) {
   while (true) {
     std::array<pollfd, 2> fds = {pollfd{socket_.get(), events, 0}, pollfd{interrupt_.get(), POLLIN, 0}};
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
-    const int ready = poll(fds.data(), fds.size(), static_cast<int>(std::clamp<long long>(left, 0, 1 << 30)));
-    if (ready < 0 && errno == EINTR) continue;
+    const int ready = poll(fds.data(), fds.size(), base::milliseconds_until(deadline));
+    if (ready == 0 ? Clock::now() < deadline : ready < 0 && errno == EINTR) continue;
     if (fds[1].revents != 0) return Ready::kInterrupted;
     return ready == 0 ? Ready::kNo : Ready::kYes;
   }
 }
 
 TcpClient::Ready TcpClient::await_server(short events, Clock::time_point begin, Milliseconds* timeout) {
-  const auto ready = poll_socket(events, begin + *timeout);
+  const auto ready = poll_socket(events, base::deadline_after(*timeout, begin));
   if (ready != Ready::kNo || !options_.patience) return ready;
   const auto extended = options_.patience->use();
   if (extended <= *timeout) return ready;
   *timeout = extended;
-  return poll_socket(events, begin + *timeout);
+  return poll_socket(events, base::deadline_after(*timeout, begin));
 }
 
 Store::Result<void> TcpClient::tell(Request request) {
@@ -234,7 +234,7 @@ Store::Result<int64_t> TcpClient::ask_number(Request request) {
 
 Store::Result<bool> TcpClient::await(Request request, Milliseconds timeout) {
   if (auto sent = send(std::move(request)); !sent) return sent.error();
-  const auto ready = poll_socket(POLLIN, Clock::now() + timeout);
+  const auto ready = poll_socket(POLLIN, base::deadline_after(timeout));
   if (ready == Ready::kInterrupted) return lost("interrupted");
   const bool is_late = ready == Ready::kNo;
   if (is_late) {

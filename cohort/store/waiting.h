@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 
+#include "cohort/base/deadline.h"
 #include "cohort/store/store.h"
 
 namespace cohort::store {
@@ -19,7 +20,7 @@ class Pauses {
   using Clock = std::chrono::steady_clock;
 
   explicit Pauses(std::chrono::milliseconds timeout, std::chrono::milliseconds longest = std::chrono::milliseconds(20))
-      : deadline_(Clock::now() + timeout), longest_(longest) {}
+      : deadline_(base::deadline_after(timeout)), longest_(longest) {}
   /// Sleeps. False, at once, when the time is over.
   bool rest();
   std::chrono::milliseconds left() const;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cohort/base/deadline.h"
 #include "cohort/report/progress/step_text.h"
 #include "cohort/report/terminal/figures.h"
 #include "cohort/report/terminal/live_line.h"
@@ -34,7 +35,7 @@ ProgressLine::~ProgressLine() = default;
 void ProgressLine::update(int64_t step, int64_t done, const Metrics& metrics) {
   if (!options_.is_enabled) return;
   const bool is_last = step >= options_.total_steps;
-  if (was_shown_ && !is_last && now() - shown_at_ < *options_.min_interval) return;
+  if (was_shown_ && !is_last && now() - shown_at_ < base::bounded_time(*options_.min_interval)) return;
   was_shown_ = true;
   shown_at_ = now();
   line_->show(report::step_parts({.step = step,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/vault/keeper.h"
@@ -62,9 +63,10 @@ Result<bool> Keeper::is_met(const std::string& name) {
 
 Result<void> Keeper::await(const store::Store::Keys& keys) {
   const auto begin = Clock::now();
+  const auto deadline = base::deadline_after(store_->timeout(), begin);
   for (auto slice = kFirstSlice;; slice = std::min(2 * slice, kLongestSlice)) {
     const Result<void> waited = store_->wait(keys, slice);
-    if (waited || !store::is_timeout(waited.error()) || Clock::now() - begin > store_->timeout()) return waited;
+    if (waited || !store::is_timeout(waited.error()) || Clock::now() > deadline) return waited;
     const Result<void> looked = look_around(begin, "the other nodes to say which memory snapshots they have");
     if (!looked) return looked;
   }

@@ -136,6 +136,11 @@ TEST_F(OpenFile, ALockSaysWhoHasIt) {
   }
   EXPECT_NE(::access(path.c_str(), F_OK), 0);
   EXPECT_EQ(LockFile::owner(path), "");
+  auto lock = LockFile::try_take(path);
+  std::thread patient([&] { EXPECT_TRUE(LockFile::take(path, milliseconds::max()).ok()); });
+  std::this_thread::sleep_for(milliseconds(50));
+  lock->reset();
+  patient.join();
   EXPECT_EQ(LockFile::try_take(pipe_).error().describe(), "cannot write \"" + pipe_ + "\": it is not a regular file");
 }
 

@@ -73,6 +73,13 @@ TEST(Process, WaitForGivesUpAndSignalEndsIt) {
   EXPECT_FALSE(process.signal_group(SIGTERM));
 }
 
+TEST(Process, WaitForHasAnyTime) {
+  Process process = Process::start(shell("sleep 0.05; exit 3")).value();
+  const auto status = process.wait_for(std::chrono::milliseconds::max());
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->returncode(), 3);
+}
+
 TEST(Process, DestructorKillsGroupWithGrandchild) {
   std::string grandchild;
   {

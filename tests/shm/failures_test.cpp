@@ -51,6 +51,27 @@ TEST(Failures, KilledRankMessage) {
   EXPECT_EQ(ranks.output(2), cause + hint + refused + cause + hint);
 }
 
+TEST(Failures, TheLongestTimeIsNoLimit) {
+  std::latch is_late(1);
+  run_threads(2,
+              [&](Group& group) {
+                float number = static_cast<float>(group.rank() + 1);
+                if (group.rank() == 1) is_late.wait();
+                std::thread release;
+                if (group.rank() == 0) {
+                  release = std::thread([&] {
+                    std::this_thread::sleep_for(milliseconds(300));
+                    is_late.count_down();
+                  });
+                }
+                EXPECT_EQ(text_of(group.all_reduce(&number, &number, {DType::kFloat32, 1}, {})), "success");
+                EXPECT_EQ(number, 3);
+                EXPECT_EQ(text_of(group.barrier({.timeout = milliseconds::max()})), "success");
+                if (release.joinable()) release.join();
+              },
+              {.timeout = milliseconds::max()});
+}
+
 TEST(Failures, RankThatExitsMessage) {
   ForkedRanks ranks(2, [](Group& group) {
     if (group.rank() == 1) _exit(3);

@@ -167,6 +167,28 @@ TEST_P(StoreConformance, WaitersAreWokenByOtherClients) {
   other.join();
 }
 
+TEST_P(StoreConformance, TheLongestTimeIsNoLimit) {
+  store_->set_timeout(milliseconds::max());
+  const auto waiting = store_->clone();
+  ASSERT_TRUE(waiting.ok()) << waiting.error().describe();
+  std::thread other([this] {
+    for (const auto* key : {"a", "b", "c"}) {
+      std::this_thread::sleep_for(kAWhile);
+      ASSERT_TRUE(store_->set(key, key).ok());
+    }
+    std::this_thread::sleep_for(kAWhile);
+    ASSERT_TRUE(store_->queue_push("q", "3").ok());
+    std::this_thread::sleep_for(kAWhile);
+    EXPECT_TRUE(store_->barrier("met", 2, milliseconds::max()).ok());
+  });
+  EXPECT_TRUE((*waiting)->wait({"a"}, milliseconds::max()).ok());
+  EXPECT_EQ((*waiting)->get("b").value(), "b");
+  EXPECT_THAT((*waiting)->multi_get({"a", "c"}).value(), ElementsAre("a", "c"));
+  EXPECT_EQ((*waiting)->queue_pop("q", true).value(), "3");
+  EXPECT_TRUE((*waiting)->barrier("met", 2, milliseconds::max()).ok());
+  other.join();
+}
+
 TEST_P(StoreConformance, ThreadsThatRaceLoseNothing) {
   constexpr int kTimes = 25;
   std::mutex mutex;

@@ -100,6 +100,21 @@ TEST(Progress, DropsUpdatesThatComeTooSoonButNeverTheLast) {
   EXPECT_EQ(screen.text(), "step 1/100  1.0 tokens/s  ETA 1:39\nstep 100/100  16.9 tokens/s  ETA 0:00\n");
 }
 
+TEST(Progress, TheLongestIntervalLeavesTheFirstAndTheLast) {
+  Screen screen;
+  {
+    auto options = screen.options(LineStyle::kLog);
+    options.min_interval = milliseconds::max();
+    ProgressLine progress(options);
+    screen.pass(seconds(1));
+    progress.update(1, 1, {});
+    screen.pass(seconds(1000));
+    progress.update(2, 2, {});
+    progress.update(100, 1001, {});
+  }
+  EXPECT_EQ(screen.text(), "step 1/100  1.0 tokens/s  ETA 1:39\nstep 100/100  1.0 tokens/s  ETA 0:00\n");
+}
+
 TEST(Progress, CountsOnlyThisRunAfterAResume) {
   Screen screen;
   {

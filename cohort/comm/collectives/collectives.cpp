@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "cohort/base/deadline.h"
 #include "cohort/comm/backend/direct_collectives.h"
 #include "cohort/comm/backend/unwanted_work.h"
 #include "cohort/comm/collectives/arguments.h"
@@ -334,7 +335,7 @@ WorkPtr barrier(const BarrierOptions& options) {
     const auto bound = (options.group ? options.group : default_group())->getBoundDeviceId();
     engine_options.device_ids = {bound.value_or(current_device()).index()};  // or NCCL guesses
   }
-  if (options.timeout) engine_options.timeout = *options.timeout;
+  if (options.timeout) engine_options.timeout = base::bounded_time(*options.timeout);
   return finish(backend->barrier(engine_options), options.async_op);
 }
 
@@ -345,7 +346,7 @@ void monitored_barrier(const MonitoredBarrierOptions& options) {
   TORCH_CHECK_VALUE(comm::capability_of(record.backend).has_monitored_barrier,
                     "monitored_barrier is only implemented for GLOO backend.");
   c10d::BarrierOptions engine_options;
-  engine_options.timeout = options.timeout.value_or(record.timeout);
+  engine_options.timeout = base::bounded_time(options.timeout.value_or(record.timeout));
   TORCH_CHECK_VALUE(engine_options.timeout.count() > 0, "timeout must be positive, got ",
                     engine_options.timeout.count(), " ms");
   comm::any_backend(options.group)->monitoredBarrier(engine_options, options.wait_all_ranks);

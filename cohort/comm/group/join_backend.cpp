@@ -10,6 +10,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "cohort/base/deadline.h"
 #include "cohort/comm/group/backend_maker.h"
 #include "cohort/comm/memory/apply_shared_allocator.h"
 #include "cohort/comm/registry/backends.h"
@@ -101,7 +102,7 @@ GroupRecord record_to_join(const JoinRequest& request) {
   record.backend = request.backend;
   record.config = {{c10::DeviceType::CPU, request.backend}};
   record.ranks = request.global_ranks;
-  record.timeout = request.timeout;
+  record.timeout = base::bounded_time(request.timeout);
   return record;
 }
 

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "cohort/base/address.h"
+#include "cohort/base/deadline.h"
 #include "cohort/base/disk_room.h"
 #include "cohort/base/env.h"
 #include "cohort/comm/group/group_backend.h"
@@ -90,7 +91,7 @@ Group init_process_group(const InitOptions& options) {
   const auto attendance = comm::any_can(record.config, &comm::BackendCapability::calls_roll)
                               ? comm::Attendance::kRollCall
                               : comm::Attendance::kStore;
-  const auto end = std::chrono::steady_clock::now() + timeout;
+  const auto end = base::deadline_after(timeout);
   auto left = timeout;
   while (!world().default_group) {
     if (plan) store = comm::meet(*plan, left, attendance);
@@ -174,6 +175,7 @@ uint64_t get_sequence_number(const Group& group) {
 void set_pg_timeout(milliseconds timeout, const Group& group) {
   const auto wanted = record_of(group).group;
   TORCH_CHECK_VALUE(timeout.count() > 0, "timeout must be positive, got ", timeout.count(), " ms");
+  timeout = base::bounded_time(timeout);
   for (auto& record : world().groups) {
     if (record.group != wanted) continue;
     record.timeout = timeout;

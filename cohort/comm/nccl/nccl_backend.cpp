@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/env.h"
 #include "cohort/base/host.h"
 #include "cohort/comm/backend/operation_text.h"
@@ -59,7 +60,7 @@ class NcclWork final : public c10d::Work {
     explained([&] { work_->synchronize(); });
   }
   bool wait(std::chrono::milliseconds timeout) override {
-    return explained([&] { return work_->wait(timeout); });
+    return explained([&] { return work_->wait(base::bounded_time(timeout)); });
   }
   void blockCurrentStream() override {
     explained([&] { work_->blockCurrentStream(); });

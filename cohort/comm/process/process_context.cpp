@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/process/spawned_rank.h"
@@ -23,18 +24,8 @@ constexpr auto kGracePeriod = std::chrono::seconds(30);
 // None: there is no limit.
 using Deadline = std::optional<Clock::time_point>;
 
-// Longer than any job, and without an overflow for milliseconds::max().
 Deadline after(std::optional<milliseconds> timeout) {
-  constexpr milliseconds kYears = std::chrono::hours(24 * 365 * 10);
-  return timeout ? Deadline(Clock::now() + std::min(*timeout, kYears)) : std::nullopt;
-}
-
-int milliseconds_until(const Deadline& deadline) {
-  constexpr milliseconds kLongest = std::chrono::hours(1);
-  if (!deadline) return static_cast<int>(kLongest.count());
-  // Rounded up, or the last millisecond would be spent spinning.
-  const auto left = std::chrono::ceil<milliseconds>(*deadline - Clock::now());
-  return static_cast<int>(std::clamp(left, milliseconds(0), kLongest).count());
+  return timeout ? Deadline(base::deadline_after(*timeout)) : std::nullopt;
 }
 
 void reap(std::vector<SpawnedRank>& ranks) {
@@ -63,7 +54,7 @@ bool wait_for_an_end(std::vector<SpawnedRank>& ranks, const Deadline& deadline) 
     return std::count_if(ranks.begin(), ranks.end(), [](const auto& rank) { return rank.running; });
   };
   while (true) {
-    poll(fds.data(), fds.size(), milliseconds_until(deadline));
+    poll(fds.data(), fds.size(), deadline ? base::milliseconds_until(*deadline) : -1);
     reap(ranks);
     if (num_running() < static_cast<ptrdiff_t>(fds.size())) return true;
     if (deadline && Clock::now() >= *deadline) return false;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/process/shared_storage.h"
@@ -33,11 +34,6 @@ constexpr size_t kMaxNameBytes = 64;
 constexpr int kBacklog = 64;
 
 [[noreturn]] void fail(const std::string& text) { C10_THROW_ERROR(DistNetworkError, text); }
-
-Deadline deadline_after(milliseconds timeout) {
-  constexpr milliseconds kYears = std::chrono::hours(24 * 365 * 10);
-  return Clock::now() + std::min(timeout, kYears);
-}
 
 // False at the deadline. Throws the host program's interruption.
 bool wait_for(const Fd& socket, short events, const Deadline& deadline) {
@@ -126,7 +122,7 @@ std::pair<TensorChannel, TensorChannel> TensorChannel::make_pair() {
 
 TensorChannel TensorChannel::connect(const std::string& name, milliseconds timeout) {
   const auto address = address_of(name);
-  const auto deadline = deadline_after(timeout);
+  const auto deadline = base::deadline_after(timeout);
   while (true) {
     Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) fail(fmt::format("cannot connect to tensor channel {}: {}", in_quotes(name), errno_text(errno)));
@@ -139,7 +135,7 @@ TensorChannel TensorChannel::connect(const std::string& name, milliseconds timeo
       fail(fmt::format("cannot connect to tensor channel {}: {}", in_quotes(name), errno_text(errno)));
     }
     throw_interruption();
-    if (Clock::now() >= *deadline) {
+    if (Clock::now() >= deadline) {
       fail(fmt::format(
           "no process listens on tensor channel {} after {}\n  hint: the other process makes a TensorListener of "
           "that name; both must be of one user and in one network namespace",
@@ -195,7 +191,7 @@ at::Tensor TensorChannel::receive() {
 
 bool TensorChannel::poll(milliseconds timeout) {
   check_open("poll");
-  return wait_for(socket_, POLLIN, deadline_after(timeout));
+  return wait_for(socket_, POLLIN, base::deadline_after(timeout));
 }
 
 void TensorChannel::close() { socket_.reset(); }
@@ -211,7 +207,7 @@ TensorListener::TensorListener(const std::string& name) : name_(name) {
 }
 
 TensorChannel TensorListener::accept(std::optional<milliseconds> timeout) {
-  const auto deadline = timeout ? deadline_after(*timeout) : std::nullopt;
+  const auto deadline = timeout ? Deadline(base::deadline_after(*timeout)) : std::nullopt;
   while (true) {
     if (!wait_for(socket_, POLLIN, deadline)) {
       fail(fmt::format("no process connected to tensor channel {} within {}", in_quotes(name_),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cohort/base/deadline.h"
 #include "cohort/comm/registry/backends.h"
 
 namespace cohort::comm {
@@ -16,7 +17,7 @@ std::chrono::milliseconds checked_timeout(std::optional<std::chrono::millisecond
     return longest;
   }
   TORCH_CHECK_VALUE(timeout->count() > 0, "timeout must be positive, got ", timeout->count(), " ms");
-  return *timeout;
+  return base::bounded_time(*timeout);
 }
 
 }  // namespace cohort::comm

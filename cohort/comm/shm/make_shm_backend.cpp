@@ -11,6 +11,7 @@
 #include <typeinfo>
 
 #include "cohort/base/cpu.h"
+#include "cohort/base/deadline.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/shm/shm_backend.h"
 #include "cohort/comm/watch/throw_failure.h"
@@ -30,7 +31,7 @@ class Attachment {
   explicit Attachment(const BackendRequest& request)
       : request_(request),
         prefix_(fmt::format("shm/{}/", request.start_count)),
-        deadline_(Clock::now() + request.timeout),
+        deadline_(base::deadline_after(request.timeout)),
         find_obstacle_([this] { return reported_failure(); }) {}
 
   std::unique_ptr<shm::Group> attach() {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/shm/shm_backend.h"
 #include "cohort/comm/watch/throw_failure.h"
@@ -91,7 +92,7 @@ void ShmBackend::monitor(const ShmCall& call, bool wait_all_ranks) {
   auto unlimited = call;
   unlimited.timeout = c10d::kUnsetTimeout;
   const auto options = session_->options_of(unlimited);
-  const auto deadline = Clock::now() + timeout;
+  const auto deadline = base::deadline_after(timeout);
   std::vector<Message> words;
   for (int rank = 1; rank < size_; ++rank) {
     words.push_back(post(*session_, options, rank, word_tag(call.sequence), /*sends=*/false));

@@ -3,6 +3,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>
 
+#include "cohort/base/deadline.h"
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/shm/shm_session.h"
 #include "cohort/comm/watch/throw_failure.h"
@@ -68,7 +69,7 @@ std::vector<at::Tensor> ShmWork::result() {
 bool ShmWork::wait_for_others(std::chrono::milliseconds timeout) {
   session_->hurry();
   std::unique_lock lock(mutex_);
-  return cv_.wait_for(lock, timeout, [this] { return is_done(); });
+  return cv_.wait_until(lock, base::deadline_after(timeout), [this] { return is_done(); });
 }
 
 bool ShmWork::wait(std::chrono::milliseconds timeout) {

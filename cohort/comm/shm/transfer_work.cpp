@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cohort/base/deadline.h"
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/shm/element_types.h"
 #include "cohort/comm/watch/throw_failure.h"
@@ -142,7 +143,7 @@ job::Operation TransferWork::operation() const { return describe(call_, tensors_
 bool TransferWork::wait(milliseconds timeout) {
   is_awaited_ = true;
   const bool is_limited = timeout != kNoTimeout;
-  const auto deadline = Clock::now() + timeout;
+  const auto deadline = base::deadline_after(timeout);
   for (;;) {
     auto limit = kTransferLookInterval;
     if (is_limited) limit = std::min(limit, std::chrono::ceil<milliseconds>(deadline - Clock::now()));

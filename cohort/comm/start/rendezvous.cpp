@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/host.h"
 #include "cohort/base/interfaces.h"
 #include "cohort/base/lock_file.h"
@@ -51,7 +52,7 @@ IpFamily checked_family() {
 }
 
 StorePtr join_store(const RendezvousPlan& plan, milliseconds timeout) {
-  const auto end = Clock::now() + timeout;
+  const auto end = base::deadline_after(timeout);
   const auto left = [&] { return std::chrono::duration_cast<milliseconds>(end - Clock::now()); };
   for (;;) {
     const auto address = job::find_store({.host = plan.host,

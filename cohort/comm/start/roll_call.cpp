@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/host.h"
 #include "cohort/base/interfaces.h"
 #include "cohort/base/log.h"
@@ -104,7 +105,8 @@ std::string describe_python(const std::optional<job::GlooEntry>& entry) {
 
 class RollCaller {
  public:
-  explicit RollCaller(RollCall call) : call_(std::move(call)), store_(call_.store), deadline_(begin_ + call_.timeout) {
+  explicit RollCaller(RollCall call)
+      : call_(std::move(call)), store_(call_.store), deadline_(base::deadline_after(call_.timeout, begin_)) {
     self_ = job::this_process();
     self_.world_size = call_.world_size;
     self_.accelerator = call_.accelerator;
@@ -436,7 +438,7 @@ std::vector<job::Arrival> call_roll(const RollCall& call) {
   std::packaged_task<std::vector<job::Arrival>()> task([roll] { return roll->run(); });
   auto done = task.get_future();
   std::thread thread(std::move(task));
-  if (done.wait_for(call.timeout + kStuckGrace) != std::future_status::ready) {
+  if (done.wait_until(base::deadline_after(call.timeout) + kStuckGrace) != std::future_status::ready) {
     thread.detach();  // it owns what it works on
     throw_failure(roll->stuck());
   }

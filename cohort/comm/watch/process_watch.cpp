@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/watch/diagnosis.h"
 #include "cohort/comm/watch/throw_failure.h"
@@ -193,7 +194,7 @@ class ProcessWatch final : public OperationWatch {
   }
 
   void wait_for_signature(const job::Operation& operation, int member, const std::string& key) {
-    const auto deadline = Clock::now() + timeout_.load();
+    const auto deadline = base::deadline_after(timeout_.load());
     while (!group_.store->check({key})) {
       if (peers_->is_gone(group_.ranks[member]))
         throw_failure(failure_of(operation, diagnostician_.lost({group_.ranks[member]}, operation.purpose)));

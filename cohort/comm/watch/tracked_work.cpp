@@ -7,6 +7,7 @@
 #include <list>
 #include <mutex>
 
+#include "cohort/base/deadline.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/comm/watch/unawaited_works.h"
 
@@ -163,6 +164,7 @@ bool TrackedWork::wait_in_slices() {
 // Gloo's collectives can be waited for in slices; its send and receive cannot, as a time-out there ends the connection.
 bool TrackedWork::wait(std::chrono::milliseconds timeout) {
   is_awaited_ = true;
+  timeout = base::bounded_time(timeout);
   const bool can_slice = dynamic_cast<c10d::ProcessGroupGloo::SendWork*>(work_.get()) == nullptr &&
                          dynamic_cast<c10d::ProcessGroupGloo::RecvWork*>(work_.get()) == nullptr;
   const bool slices = timeout == kNoTimeout && can_slice;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cohort/base/cpu.h"
+#include "cohort/base/deadline.h"
 #include "cohort/base/log.h"
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/group/unshared_batches.h"
@@ -29,9 +30,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kLongEpoch = std::chrono::seconds(5);
 constexpr int64_t kManyBatches = 20;
 constexpr double kMuchOfIt = 0.2;
-
-// More does not fit where time is counted in nanoseconds.
-constexpr std::chrono::milliseconds kYears = std::chrono::hours(24 * 365 * 10);
 
 double seconds_of(std::chrono::nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -183,7 +181,7 @@ std::optional<Finished> BatchStream::State::take_finished(Wait wait) {
   } else if (options.timeout.count() == 0) {
     ready.wait(lock, [&] { return is_ready(); });
   } else {
-    TORCH_CHECK(ready.wait_for(lock, std::min(options.timeout, kYears), [&] { return is_ready(); }),
+    TORCH_CHECK(ready.wait_until(lock, base::deadline_after(options.timeout), [&] { return is_ready(); }),
                 "DataLoader timed out after ", seconds_of(options.timeout), " seconds");
   }
   if (finished.empty()) return Finished{.kind = Finished::Kind::kEnd};

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cohort/base/deadline.h"
 #include "cohort/report/progress/epoch_text.h"
 #include "cohort/report/system/system_sampler.h"
 #include "cohort/report/terminal/live_line.h"
@@ -68,7 +69,7 @@ void EpochLine::begin(int64_t epoch, int64_t num_steps, int64_t first_step, cons
 void EpochLine::update(const EpochState& state) {
   if (!state_->shows) return;
   const auto now = state_->now();
-  if (state_->was_shown && now - state_->shown_at < *state_->options.min_interval) return;
+  if (state_->was_shown && now - state_->shown_at < base::bounded_time(*state_->options.min_interval)) return;
   state_->was_shown = true;
   state_->shown_at = now;
   state_->line.show(report::epoch_parts(state_->figures_of(state), state_->line.is_terminal()));

@@ -464,7 +464,7 @@ void FitLoop::check_monitors() {
 // By rank 0's clock.
 bool FitLoop::time_is_up() {
   if (options_.max_time.count() == 0) return false;
-  const bool is_up = core_.place.rank == 0 && std::chrono::steady_clock::now() - begin_ >= options_.max_time;
+  const bool is_up = core_.place.rank == 0 && std::chrono::steady_clock::now() >= time_limit_;
   return core_.largest({is_up ? 1 : 0})[0] != 0;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "cohort/base/deadline.h"
 #include "cohort/checkpoint/checkpointer/checkpointer.h"
 #include "cohort/checkpoint/recovery/memory_snapshot.h"
 #include "cohort/train/logging/system_metrics.h"
@@ -70,7 +71,7 @@ class FitLoop {
   RunState state_;
   std::unique_ptr<checkpoint::Checkpointer> checkpoints_;
   std::unique_ptr<checkpoint::MemorySnapshot> memory_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  const base::Moment time_limit_ = base::deadline_after(options_.max_time);
 
   SystemMetrics system_;
   // Where this epoch began in this call, evaluations taken off.

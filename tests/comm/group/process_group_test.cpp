@@ -12,13 +12,16 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <filesystem>
+#include <thread>
 
 #include "cohort/base/cpu.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/collectives/point_to_point.h"
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/comm/registry/backend_registry.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 #include "tests/support/temporary_folder.h"
 
@@ -138,6 +141,41 @@ TEST(ProcessGroup, VariableOrUrlChoosesTheStoresServer) {
   EXPECT_EQ(server("1", "env://"), "libuv\n");
   EXPECT_EQ(server("0", "env://"), "older\n");
   EXPECT_EQ(server("0", "env://?use_libuv=1"), "libuv\n");
+}
+
+COHORT_WORKER(longest_time) {
+  using std::chrono::milliseconds;
+  const int rank = std::stoi(getenv("RANK"));
+  const auto late = [&] {
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(50));
+  };
+  late();
+  init_process_group({.backend = test::worker_arguments()[0], .timeout = milliseconds::max()});
+  late();
+  const auto group = new_group({0, 1}, {.timeout = milliseconds::max()});
+  set_pg_timeout(milliseconds::max(), group);
+  late();
+  const auto tensor = at::full({4}, rank + 1.0);
+  all_reduce(tensor, {.group = group});
+  REQUIRE(tensor[3].item<double>() == 3);
+  late();
+  REQUIRE(all_reduce(tensor, {.async_op = true})->wait(milliseconds::max()));
+  REQUIRE(tensor[3].item<double>() == 6);
+  late();
+  const auto word = at::full({2}, rank + 5.0);
+  REQUIRE((rank == 1 ? isend(word, 0) : irecv(word, 1))->wait(milliseconds::max()));
+  REQUIRE(word[1].item<double>() == 6);
+  late();
+  barrier({.timeout = milliseconds::max()});
+  late();
+  monitored_barrier({.timeout = milliseconds::max()});
+}
+
+BACKEND(both)
+TEST(ProcessGroup, TheLongestTimeIsNoLimit) {
+  run_workers("longest_time", {.arguments = {test::backend_of_tests()}}).expect_success();
+  run_workers("longest_time", {.environment = {{"TORCH_DISTRIBUTED_DEBUG", "DETAIL"}}, .arguments = {"gloo"}})
+      .expect_success();
 }
 
 COHORT_WORKER(tcp_url) {

@@ -191,6 +191,30 @@ TEST(ShmWork, WaitWithATimeOutLeavesTheOperationGoingMessage) {
   });
 }
 
+TEST(ShmWork, TheLongestTimeIsNoLimit) {
+  run_shm_threads(2, [&](int rank, const Group&, c10d::Backend& backend) {
+    using std::chrono::milliseconds;
+    const auto late = [&] {
+      if (rank == 1) std::this_thread::sleep_for(milliseconds(50));
+    };
+    backend.setTimeout(milliseconds::max());
+    late();
+    const auto tensor = at::full({4}, rank + 1.0);
+    REQUIRE(reduce_on(backend, {tensor}, Mode::kAsync)->wait(milliseconds::max()));
+    REQUIRE(tensor[3].item<float>() == 3);
+    late();
+    Tensors word{at::full({2}, rank + 5.0)};
+    REQUIRE((rank == 1 ? backend.send(word, 0, 9) : backend.recv(word, 1, 9))->wait(milliseconds::max()));
+    REQUIRE(word[0][1].item<float>() == 6);
+    c10d::BarrierOptions options;
+    options.timeout = milliseconds::max();
+    late();
+    backend.monitoredBarrier(options, /*waitAllRanks=*/true);
+    late();
+    backend.barrier(options)->wait();
+  });
+}
+
 TEST(ShmWork, EndOfTheGroupCompletesWhatWasStarted) {
   run_shm_threads(2, [&](int rank, const Group& group, c10d::Backend& backend) {
     const auto first = at::full({4}, rank + 1.0);

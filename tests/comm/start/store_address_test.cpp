@@ -94,6 +94,19 @@ TEST(StoreAddress, FindsStoresOfBothKinds) {
   }
 }
 
+TEST(StoreAddress, TheLongestTimeIsNoLimit) {
+  auto search = search_for(static_cast<uint16_t>(base::reserve_port().value().port));
+  search.timeout = milliseconds::max();
+  std::optional<c10d::TCPStore> store;
+  std::thread late([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    store.emplace("127.0.0.1",
+                  c10d::TCPStoreOptions{.port = search.port, .isServer = true, .waitWorkers = false, .useLibUV = true});
+  });
+  EXPECT_EQ(text_of(search), "found 127.0.0.1");
+  late.join();
+}
+
 TEST(StoreAddress, NobodyListensMessage) {
   const auto port = base::reserve_port().value();
   EXPECT_EQ(text_of(search_for(static_cast<uint16_t>(port.port))),

@@ -67,6 +67,22 @@ TEST(EpochLine, WritesLinesToALog) {
             "validation 1/2  1 step in 0:01  loss 0.5000  100 samples/s  50.0 samples/s per rank  1.0 MiB\n");
 }
 
+TEST(EpochLine, TheLongestIntervalLeavesTheFirst) {
+  EpochScreen screen;
+  {
+    auto options = screen.options(LineStyle::kLog);
+    options.min_interval = std::chrono::milliseconds::max();
+    EpochLine line(options);
+    line.begin(0, 10);
+    screen.pass(seconds(5));
+    line.update(state(5, 0.5));
+    screen.pass(seconds(1000));
+    line.update(state(6, 0.4));
+  }
+  EXPECT_EQ(screen.text(),
+            "epoch 1/2  step 5/10  loss 0.5000  100 samples/s  50.0 samples/s per rank  ETA 0:05  1.0 MiB\n");
+}
+
 TEST(EpochLine, RewritesOneLineOnATerminal) {
   base::set_env("NO_COLOR", "1");
   EpochScreen screen;

@@ -194,6 +194,7 @@ TEST(Trainer, EndsWhereItIsTold) {
   EXPECT_EQ(end_of({.max_epochs = 2}), "max_epochs 2 20");
   EXPECT_EQ(end_of({.max_steps = 13}), "max_steps 1 13");
   EXPECT_EQ(end_of({.max_time = std::chrono::milliseconds(1)}).substr(0, 8), "max_time");
+  EXPECT_EQ(end_of({.max_epochs = 2, .max_time = std::chrono::milliseconds::max()}), "max_epochs 2 20");
   EXPECT_EQ(end_of({.max_epochs = 2}, 4), "watch 0 4");
   EXPECT_EQ(end_of({.max_epochs = 2, .limit_train_batches = 0.25}), "max_epochs 2 4");
   EXPECT_EQ(end_of({.max_epochs = 9, .fast_dev_run = 3}), "max_steps 1 3");

@@ -1,0 +1,32 @@
+/// Moments at which waits end. Users choose times, which may be as long as the type allows ("no limit"): `now() + time`
+/// would overflow then, and so would a comparison of such a time with one in nanoseconds.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace cohort::base {
+
+using Moment = std::chrono::steady_clock::time_point;
+
+/// Longer than any job. A few of these fit into a sum with a moment.
+constexpr std::chrono::milliseconds kLongestTime = std::chrono::hours(24 * 365 * 50);
+
+/// The time, or the longest (or, of a negative one, least) that can be reckoned with.
+constexpr std::chrono::milliseconds bounded_time(std::chrono::milliseconds time) {
+  return std::clamp(time, -kLongestTime, kLongestTime);
+}
+
+inline Moment deadline_after(std::chrono::milliseconds time, Moment begin = std::chrono::steady_clock::now()) {
+  return begin + bounded_time(time);
+}
+
+/// For poll(): rounded up, or the last millisecond would be spent spinning; 0 when it is over, and an hour at most, so
+/// that who waits looks at the deadline again.
+inline int milliseconds_until(Moment deadline) {
+  constexpr std::chrono::milliseconds kLongestPoll = std::chrono::hours(1);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp(left, std::chrono::milliseconds(0), kLongestPoll).count());
+}
+
+}  // namespace cohort::base
