@@ -2,16 +2,14 @@
 #include <pthread.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "cohort/base/log.h"
 #include "cohort/base/open_file.h"
-#include "cohort/base/text.h"
 #include "cohort/version.h"
 #include "tools/cohort-ckpt/commands.h"
+#include "tools/parse_problem.h"
 
 namespace cohort::ckpt_cli {
 namespace {
@@ -95,30 +93,19 @@ class Commands {
   std::function<int()> chosen_;
 };
 
-// What is wrong with the first word, or an empty text.
-std::string command_problem(const CLI::App& app, const std::string& word) {
-  std::vector<std::string> names;
-  for (const auto* command : app.get_subcommands({})) names.push_back(command->get_name());
-  if (word.empty() || word.starts_with('-') || std::find(names.begin(), names.end(), word) != names.end()) return "";
-  return "\"" + word + "\" is not a command of cohort ckpt" + base::did_you_mean(word, names);
-}
-
 int main_command(int argc, char** argv) {
   CLI::App app(std::string("Looks into files of tensors and checkpoints, compares and converts them.") + kFileKinds,
                "cohort ckpt");
   app.set_version_flag("--version", "cohort-ckpt " COHORT_VERSION, "show the version");
   app.require_subcommand(1);
   const Commands commands(app);
-  if (const std::string problem = command_problem(app, argc > 1 ? argv[1] : ""); !problem.empty()) {
-    base::log_error(problem + "\n  hint: cohort ckpt --help lists the commands");
-    return kUsageError;
-  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    base::log_error(std::string(error.what()) +
-                    "\n  hint: cohort ckpt --help lists the commands, cohort ckpt COMMAND --help its flags");
+    const std::string problem =
+        parse_problem(app, error, {{"info", "ls"}, {"inspect", "ls"}, {"list", "ls"}, {"compare", "diff"}});
+    base::log_error(problem + "\n  hint: cohort ckpt --help lists the commands, cohort ckpt COMMAND --help its flags");
     return kUsageError;
   }
   return commands.run();

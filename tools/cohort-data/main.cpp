@@ -14,6 +14,7 @@
 #include "cohort/extras/files/sets/fetch.h"
 #include "cohort/extras/files/stand_ins/stand_in.h"
 #include "cohort/version.h"
+#include "tools/parse_problem.h"
 
 namespace cohort::data_cli {
 namespace {
@@ -145,7 +146,7 @@ int main_command(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    base::log_error(std::string(error.what()) + "\n  hint: cohort-data --help lists the commands and their flags");
+    base::log_error(parse_problem(app, error) + "\n  hint: cohort-data --help lists the commands and their flags");
     return kUsageError;
   }
   if (list->parsed()) return list_command();

@@ -13,6 +13,7 @@
 #include "cohort/store/tcp_server.h"
 #include "cohort/store/token.h"
 #include "tools/cohort/commands.h"
+#include "tools/parse_problem.h"
 
 namespace cohort::cli {
 namespace {
@@ -56,12 +57,6 @@ std::string family_problem(const std::string& text) {
   return kFamilies.count(text) ? "" : fmt::format("\"{}\" must be any, 4 or 6", text);
 }
 
-std::string unknown_argument(const std::string& argument) {
-  const auto name = argument.substr(0, argument.find('='));
-  return fmt::format("unknown argument {}{}", argument,
-                     base::did_you_mean(name, {"--host", "--port", "--token-file", "--ip-family", "--help"}));
-}
-
 }  // namespace
 
 int store_command(const std::vector<std::string>& arguments) {
@@ -86,9 +81,7 @@ int store_command(const std::vector<std::string>& arguments) {
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    const auto extra = app.remaining();
-    const auto text = extra.empty() ? std::string(error.what()) : unknown_argument(extra.front());
-    base::log_error(text + "\n  hint: cohort store --help lists the flags");
+    base::log_error(parse_problem(app, error) + "\n  hint: cohort store --help lists the flags");
     return kUsageError;
   }
   options.family = kFamilies.at(family);

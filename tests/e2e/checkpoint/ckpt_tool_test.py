@@ -252,9 +252,15 @@ def test_average_of_what_does_not_fit(ckpt, tmp_path):
 
 
 def test_wrong_usage(ckpt, files):
-    hint = "  hint: cohort ckpt --help lists the commands"
-    assert error(ckpt("lss", "run.pt"), 2) == f'[cohort] error: "lss" is not a command of cohort ckpt (did you mean "ls"?)\n{hint}\n'
-    assert error(ckpt("ls"), 2) == f"[cohort] error: FILE is required\n{hint}, cohort ckpt COMMAND --help its flags\n"
+    hint = "  hint: cohort ckpt --help lists the commands, cohort ckpt COMMAND --help its flags\n"
+    for word, meant in {"lss": "ls", "info": "ls", "inspect": "ls", "list": "ls", "shwo": "show"}.items():
+        expected = f'[cohort] error: "{word}" is not a command of cohort ckpt (did you mean "{meant}"?)\n{hint}'
+        assert error(ckpt(word, "a.safetensors"), 2) == expected
+        assert error(ckpt(word), 2) == expected
+    assert error(ckpt("nonsense"), 2) == f'[cohort] error: "nonsense" is not a command of cohort ckpt\n{hint}'
+    assert error(ckpt("ls", "a.safetensors", "--jsn"), 2) == (
+        f'[cohort] error: unknown argument --jsn (did you mean "--json"?)\n{hint}')
+    assert error(ckpt("ls"), 2) == f"[cohort] error: FILE is required\n{hint}"
     assert error(ckpt("show", "a.safetensors", "weihgt")) == (
         '[cohort] error: "a.safetensors" has no tensor or value "weihgt" (did you mean "weight"?)\n'
         "  hint: cohort ckpt ls a.safetensors lists the tensors\n")

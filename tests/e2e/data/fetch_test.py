@@ -365,8 +365,12 @@ def test_tool_lists_and_makes(tmp_path):
 
 
 def test_tool_explains_mistakes():
-    assert tool().returncode == 2
-    assert tool("make", "csv", "--sample", 3).returncode == 2
+    hint = "\n  hint: cohort-data --help lists the commands and their flags\n"
+    for words, text in {
+            (): "A subcommand is required", ("mkae", "csv"): '"mkae" is not a command of cohort-data (did you mean "make"?)',
+            ("make", "csv", "--sample", 3): 'unknown argument --sample (did you mean "--samples"?)'}.items():
+        mistaken = tool(*words)
+        assert (mistaken.returncode, mistaken.stderr) == (2, f"[cohort] error: {text}{hint}")
     assert tool("--version").stdout.startswith("cohort-data ")
     for command, flag in (("fetch", "--mirror"), ("make", "--python")):
         text = tool(command, "--help").stdout
