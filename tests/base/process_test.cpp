@@ -1,6 +1,7 @@
 #include "cohort/base/process.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -9,6 +10,7 @@
 #include <stdexcept>
 
 #include "cohort/base/cpu_topology.h"
+#include "cohort/base/disk_room.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/wait_until_gone.h"
 
@@ -105,6 +107,32 @@ TEST(Process, StartsWithoutSignalsBlockedOrSigpipeIgnored) {
   EXPECT_EQ(process.wait().signal, SIGPIPE);
   ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
   ::signal(SIGPIPE, before);
+}
+
+TEST(Process, HasTheDefaultAtALimitOnTheSizeOfFiles) {
+  survive_size_limit();
+  Process process = Process::start(shell("grep SigIgn /proc/self/status")).value();
+  const std::string text = read_to_end(process.standard_output());
+  const auto ignored = std::stoull(text.substr(std::string("SigIgn:\t").size()), nullptr, 16);
+  EXPECT_EQ(ignored >> (SIGXFSZ - 1) & 1, 0u) << text;
+}
+
+COHORT_WORKER(starts_with_few_descriptors) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  for (limit.rlim_cur = 0;; ++limit.rlim_cur) {
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    const auto processes = Process::start_together(std::vector<ProcessOptions>(16, {.arguments = {"true"}}));
+    if (processes) return;
+    std::cout << processes.error().describe() << "\n\n";
+  }
+}
+
+TEST(Process, TooManyOpenFilesMessage) {
+  const auto results = test::run_workers("starts_with_few_descriptors", {.world_size = 1});
+  results.expect_success();
+  EXPECT_THAT(results[0].output, testing::HasSubstr("\n  caused by: pidfd_open: Too many open files (EMFILE)\n"
+                                                    "  hint: raise the limit of open files (ulimit -n)\n\n"));
 }
 
 TEST(Process, InheritsOnlyStandardDescriptors) {

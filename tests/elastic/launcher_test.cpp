@@ -329,13 +329,6 @@ TEST(Launcher, APipeAsALogFileOfARestartIsAnError) {
   EXPECT_THAT(launcher.errors(), HasSubstr("/attempt_1/0/stdout.log\": No such device or address (ENXIO)\n"));
 }
 
-TEST(Launcher, WorkersHaveTheDefaultAtALimitOnTheSizeOfFiles) {
-  Launcher launcher({}, "grep SigIgn /proc/self/status");
-  EXPECT_EQ(launcher.finish(), 0);
-  const auto ignored = std::stoull(launcher.output().substr(std::string("SigIgn:\t").size()), nullptr, 16);
-  EXPECT_EQ(ignored >> (SIGXFSZ - 1) & 1, 0u) << launcher.output();
-}
-
 TEST(Launcher, ALimitOnTheSizeOfFilesEndsATeedLogAndNotTheJob) {
   const test::TemporaryFolder folder;
   Launcher launcher({"sh", "-c",
