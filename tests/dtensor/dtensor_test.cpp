@@ -75,6 +75,32 @@ TEST(DTensor, GradientsCrossTheBorder) {
   });
 }
 
+// Parts that are lazily conjugated stay so where they lie, and arrive with their own signs elsewhere.
+TEST(DTensor, LazyPartsAreMovedWithTheirSigns) {
+  run_rank_threads(3, [](int rank, const Group& group) {
+    const auto mesh = thread_mesh(group, {3});
+    const auto index = at::arange(20.).view({5, 4});  // a third of each number is exact
+    const auto numbers = at::complex(index * 3, index * -9 + 3);
+    const auto expected = numbers.conj().resolve_conj();
+    for (const auto& from : {Placement(Replicate()), Placement(Shard(0)), Placement(Shard(1)), Placement(Partial())}) {
+      const DTensor tensor(DTensor(distribute_tensor(numbers, mesh, {from}, std::nullopt)).conj());
+      REQUIRE(tensor.is_conj() && tensor.to_local().is_conj() && tensor.placements() == Placements{from});
+      for (const auto& to : {Placement(Replicate()), Placement(Shard(0)), Placement(Shard(1))}) {
+        const auto moved = tensor.redistribute({to});
+        REQUIRE(moved.is_conj() == moved.to_local().is_conj());
+        REQUIRE(at::equal(moved.full_tensor().resolve_conj(), expected));
+      }
+      REQUIRE(at::equal(DTensor(tensor.sum()).full_tensor(), expected.sum()));
+    }
+    const auto part = at::complex(at::arange(4.), at::arange(4.) + rank).conj();
+    const auto sum = DTensor::from_local(part, mesh, {Partial()});
+    REQUIRE(at::equal(sum.full_tensor(), at::complex(at::arange(4.) * 3, -(at::arange(4.) * 3 + 3))));
+    const auto negative = DTensor::from_local(at::imag(part), mesh, {Shard(0)});
+    REQUIRE(negative.is_neg() && DTensor(negative.resolve_neg()).to_local().is_neg() == false);
+    REQUIRE(at::equal(negative.full_tensor().narrow(0, 4, 4), -(at::arange(4.) + 1)));
+  });
+}
+
 TEST(DTensor, FactoriesMakeTheirParts) {
   run_rank_threads(2, [](int rank, const Group& group) {
     const auto mesh = thread_mesh(group, {2});

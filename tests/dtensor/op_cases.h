@@ -42,5 +42,6 @@ std::vector<OpCase> matrix_cases();
 std::vector<OpCase> network_cases();
 std::vector<OpCase> loss_cases();
 std::vector<OpCase> creation_cases();
+std::vector<OpCase> complex_cases();
 
 }  // namespace cohort::test

@@ -195,6 +195,7 @@ TEST(DTensorOperations, Reductions) { try_cases(test::reduction_cases()); }
 TEST(DTensorOperations, Matrices) { try_cases(test::matrix_cases()); }
 TEST(DTensorOperations, Networks) { try_cases(test::network_cases()); }
 TEST(DTensorOperations, Losses) { try_cases(test::loss_cases()); }
+TEST(DTensorOperations, ComplexNumbers) { try_cases(test::complex_cases()); }
 TEST(DTensorOperations, Creation) { try_cases(test::creation_cases()); }
 
 }  // namespace

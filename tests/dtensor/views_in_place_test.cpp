@@ -78,6 +78,18 @@ std::vector<Program> programs() {
          second.mul_(10);
          return {first.clone(), second.clone()};
        }},
+      {"complex numbers by conjugates and parts",
+       [](T x) -> Tensors {
+         const auto z = at::view_as_complex(x.view({5, 2, 2}));
+         const auto conjugate = z.conj();
+         conjugate[3].mul_(c10::complex<double>(1, 2));
+         at::imag(z).slice(0, 1, 3).add_(2);
+         at::imag(conjugate)[0].fill_(3);
+         at::real(conjugate).select(1, 1).mul_(4);
+         at::view_as_real(z)[4].fill_(1);
+         z.conj_physical_();
+         return {z.clone(), conjugate.clone(), at::imag(conjugate), at::real(z) + 0};
+       }},
       {"a detached tensor's view",
        [](T x) -> Tensors {
          const auto view = x.detach()[1];

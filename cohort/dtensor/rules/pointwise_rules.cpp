@@ -178,6 +178,9 @@ constexpr const char* kNonLinear[] = {"add.Scalar",
                                       "isinf",
                                       "sign",
                                       "sgn",
+                                      "angle",
+                                      "complex",
+                                      "polar",
                                       "sin",
                                       "cos",
                                       "tan",
@@ -219,7 +222,7 @@ constexpr const char* kNonLinear[] = {"add.Scalar",
 
 void add_pointwise_rules() {
   for (const char* name : kNonLinear) add_rule_and_in_place(std::string("aten::") + name, pointwise());
-  for (const char* name : {"neg", "mul.Scalar", "div.Scalar"}) {
+  for (const char* name : {"neg", "mul.Scalar", "div.Scalar", "_conj_physical", "conj_physical_"}) {
     add_rule_and_in_place(std::string("aten::") + name, pointwise(Linear::kEach, {0}));
   }
   for (const char* name : {"add.Tensor", "sub.Tensor"}) {

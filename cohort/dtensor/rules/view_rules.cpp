@@ -22,13 +22,13 @@ std::vector<Shape> shapes_of_views(Call& call, const Plan&) { return whole_shape
 
 // One operand with letters, `dims`, and what becomes of them.
 Rule rearranged(DimsOf operand_dims, std::function<std::string(const Call&, std::string)> result_dims,
-                std::function<void(Call&, const Plan&)> run = {}) {
+                std::function<void(Call&, const Plan&)> run = {}, Linear linear = Linear::kCopies) {
   auto rule = labelled(
-      [operand_dims, result_dims](const Call& call) {
+      [operand_dims, result_dims, linear](const Call& call) {
         Labels labels(call);
         labels.operands[0] = operand_dims(call);
         for (auto& result : labels.results) result.dims = result_dims(call, labels.operands[0]);
-        labels.linear = Linear::kCopies;
+        labels.linear = linear;
         return labels;
       },
       std::move(run));
@@ -232,6 +232,39 @@ Rule split() {
   return rule;
 }
 
+// ---- complex numbers and signs ----
+
+// Sums have the signs and the real parts of their summands, but products and maxima do not.
+Rule summed_view(DimsOf operand_dims, std::function<std::string(const Call&, std::string)> result_dims,
+                 std::function<void(Call&, const Plan&)> run = {}) {
+  return rearranged(std::move(operand_dims), std::move(result_dims), std::move(run), Linear::kTogether);
+}
+
+std::string with_pairs(const Call&, std::string dims) { return dims + kWhole; }
+
+// A number has both of its parts.
+std::string all_but_pairs(const Call& call) {
+  auto dims = all_dims(call);
+  if (!dims.empty()) dims.back() = kWhole;
+  return dims;
+}
+
+std::string without_pairs(const Call&, std::string dims) { return dims.substr(0, dims.empty() ? 0 : dims.size() - 1); }
+
+bool can_be_pairs(const at::Tensor& tensor) {
+  const auto strides = tensor.strides();
+  return tensor.storage_offset() % 2 == 0 && !strides.empty() && strides.back() == 1 &&
+         std::all_of(strides.begin(), strides.end() - 1, [](int64_t stride) { return stride % 2 == 0; });
+}
+
+// The part is copied where it has gaps that the whole does not have.
+void run_view_as_complex(Call& call, const Plan&) {
+  const auto& local = call.local_tensor(0);
+  if (can_be_pairs(local)) return call.run();
+  whole_shapes(call);  // which LibTorch may refuse
+  call.finish({at::view_as_complex(local.clone(at::MemoryFormat::Contiguous))});
+}
+
 // ---- several tensors in one ----
 
 bool are_equal(const Call& call) {
@@ -335,6 +368,10 @@ void add_view_rules() {
   add_rule("aten::slice.Tensor", rearranged(sliced_dims, same));
   add_rule("aten::split.Tensor", split());
   add_rule("aten::split_with_sizes", rearranged(dims_but(2), same));
+  add_rule("aten::_conj", rearranged(all_dims, same));
+  add_rule("aten::_neg_view", summed_view(all_dims, same));
+  add_rule("aten::view_as_real", summed_view(all_dims, with_pairs));
+  add_rule("aten::view_as_complex", summed_view(all_but_pairs, without_pairs, run_view_as_complex));
   add_rule("aten::cat", cat());
   add_rule("aten::stack", labelled(stack_labels));
   add_rule("aten::slice_backward", part_backward(/*has_dim=*/true));

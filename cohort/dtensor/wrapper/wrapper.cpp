@@ -110,6 +110,9 @@ at::Tensor make_dtensor(at::Tensor local, LayoutPtr layout, c10::IntArrayRef siz
   auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage_without_data(local.device())),
                                                    c10::DispatchKeySet(key) | c10::DispatchKeySet(kKey), local.dtype());
   set_shape(*impl, local, *layout, sizes, strides);
+  // A lazy view's wrapper says so too: LibTorch's real() and imag() ask for it.
+  if (local.is_conj()) impl->_set_conj(true);
+  if (local.is_neg()) impl->_set_neg(true);
   impl->set_backend_meta(c10::make_intrusive<Parts>(std::move(local), std::move(layout)));
   return at::Tensor(std::move(impl));
 }
