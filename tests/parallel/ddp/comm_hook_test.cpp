@@ -199,6 +199,18 @@ TEST(CommHook, ChannelsMayHaveAnySize) {
   });
 }
 
+TEST(CommHook, ABucketWithoutNumbersIsQuantized) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    for (const auto type : {DDPCommHookType::kQuantizePerTensor, DDPCommHookType::kQuantizePerChannel}) {
+      const Weights weights({0});
+      Reducer reducer(weights.tensors, small_buckets(group));
+      register_ddp_comm_hook(type, reducer, group);
+      weights.step(reducer, factor_of(rank));
+      weights.require_gradients(2, /*tolerance=*/0.1);
+    }
+  });
+}
+
 TEST(CommHook, NotANumberCannotBeQuantizedMessage) {
   run_rank_threads(2, [](int, const Group& group) {
     const Weights weights({2});

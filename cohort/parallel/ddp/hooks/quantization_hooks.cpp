@@ -57,7 +57,9 @@ at::Tensor average_of_channels(const at::Tensor& channels, const Group& group) {
 
 CommHookFuture quantization_pertensor_hook(const Group& group, GradBucket& bucket) {
   const at::NoGradGuard no_grad;
-  return completed_future(average_of_channels(bucket.buffer().unsqueeze(0), group_of_hook(group)).flatten());
+  const auto& buffer = bucket.buffer();
+  if (buffer.numel() == 0) return completed_future(buffer);  // it has no largest number
+  return completed_future(average_of_channels(buffer.unsqueeze(0), group_of_hook(group)).flatten());
 }
 
 CommHookFuture quantization_perchannel_hook_of_size(const Group& group, GradBucket& bucket, int64_t bucket_size) {
