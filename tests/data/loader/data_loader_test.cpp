@@ -259,6 +259,17 @@ TEST(DataLoader, NoDatasetMessage) {
             "DataLoader needs a dataset, but got a null pointer");
 }
 
+TEST(DataLoader, ToBeginFurtherThanCanBeCountedMessage) {
+  const auto make = [] { return DataLoader(Numbers{}, {.batch_sampler = std::make_shared<WithAnEmptyBatch>()}); };
+  const auto first = make();
+  auto epoch = first.start();
+  epoch.next();
+  auto second = make();
+  second.load_state_dict(first.state_dict());
+  EXPECT_EQ(error_text<c10::ValueError>([&] { second.start(INT64_MAX); }),
+            "first_batch should be in the interval [0, 3], but got first_batch=9223372036854775807");
+}
+
 TEST(DataLoader, NumbersWithoutALimitAreNoLimits) {
   const DataLoader loader(Numbers{5}, {.batch_size = INT64_MAX,
                                        .num_workers = 2,

@@ -157,6 +157,11 @@ TEST(Sharded, OneRankWithoutAGroup) {
             "Invalid rank 2, rank should be in the interval [0, 1]");
 }
 
+TEST(Sharded, OfMoreRanksThanNumbersCanBeMultipliedBy) {
+  const auto dataset = sharded(CountUp{10}, {.num_replicas = INT64_MAX, .rank = 7});
+  EXPECT_THAT(batches_of(DataLoader(dataset, {.batch_size = 4, .num_workers = 2})), ElementsAre(ElementsAre(7)));
+}
+
 TEST(Iterable, GoesOnInTheMiddle) {
   for (const int num_workers : {0, 2}) {
     const auto make = [&] { return DataLoader(sharded(CountUp{11}), {.batch_size = 2, .num_workers = num_workers}); };
@@ -177,6 +182,11 @@ TEST(Iterable, ToBeginBehindTheEndIsAnEpochThatIsOver) {
   for (const int num_workers : {0, 2}) {
     const DataLoader loader(CountUp{3}, {.num_workers = num_workers});
     EXPECT_FALSE(loader.start(INT64_MAX).next());
+    DataLoader second(CountUp{3}, {.num_workers = num_workers});
+    auto epoch = second.start();
+    epoch.next();
+    second.load_state_dict(second.state_dict());
+    EXPECT_FALSE(second.start(INT64_MAX).next()) << "one more than can be counted";
   }
 }
 

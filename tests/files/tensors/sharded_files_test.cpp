@@ -229,6 +229,21 @@ TEST(ShardedFiles, AFailedSaveLeavesNothing) {
   EXPECT_TRUE(listing(folder.path()).empty());
 }
 
+TEST(ShardedFiles, SizesThatDoNotAddUpAreTheLargestNumberMessage) {
+  StoredCheckpoint checkpoint;
+  checkpoint.tensors["small"].shape = {2};
+  EXPECT_EQ(checkpoint.num_bytes(), 8u);
+  checkpoint.tensors["huge"].shape = {INT64_MAX};
+  EXPECT_EQ(checkpoint.num_bytes(), UINT64_MAX);
+  const TemporaryFolder folder;
+  ShardFiles files(folder.path(), false);
+  SavePlan plan;
+  plan.files = {{.name = "a", .num_bytes = UINT64_MAX}, {.name = "b", .num_bytes = 2}};
+  EXPECT_EQ(files.create(plan).error().message(),
+            "cannot take 16.0 EiB for 2 files in \"" + folder.path() + "\": No space left on device (ENOSPC)");
+  EXPECT_TRUE(listing(folder.path()).empty());
+}
+
 TEST(ShardedFiles, OpeningRefusalsMessage) {
   TemporaryFolder folder;
   const std::string& path = folder.path();

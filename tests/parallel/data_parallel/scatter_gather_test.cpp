@@ -165,6 +165,7 @@ TEST(ScatterGather, WhatDoesNotFitMessage) {
   using Map = std::map<std::string, at::Tensor>;
   for (const auto& text : {error_of([] { gather(std::vector<Map>{}, at::kCPU); }),
                            error_of([] { gather(std::vector<c10::IValue>{}, at::kCPU); }),
+                           error_of([] { gather_ivalues({}, at::kCPU, 0); }),
                            error_of([] { gather(std::vector<std::vector<at::Tensor>>{}, at::kCPU); }),
                            error_of([] { gather(std::vector<std::optional<at::Tensor>>{}, at::kCPU); })}) {
     EXPECT_EQ(text, "Expected at least one tensor to gather from");

@@ -178,7 +178,7 @@ TEST(RealSamples, AreEachSampleOnce) {
 }
 
 TEST(RealSamples, OfMoreRanksThanNumbersCanBeAddedTo) {
-  EXPECT_EQ(RealSamples(5, {.num_replicas = INT64_MAX, .rank = 4}).take(8), 1);
+  EXPECT_EQ(RealSamples(5, {.num_replicas = INT64_MAX, .rank = 3}).take(8), 1);
   EXPECT_EQ(RealSamples(5, {.num_replicas = INT64_MAX, .rank = 5}).take(8), 0);
 }
 
