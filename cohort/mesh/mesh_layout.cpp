@@ -8,14 +8,14 @@
 #include <numeric>
 #include <utility>
 
+#include "cohort/base/count.h"
+
 namespace cohort::mesh {
 namespace {
 
 int64_t product(const std::vector<int64_t>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), int64_t{1}, std::multiplies<>());
 }
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // (stride, size), in the order of the strides.
 std::vector<std::pair<int64_t, int64_t>> by_stride(const AxisLayout& axis) {
@@ -40,7 +40,7 @@ AxisLayout every(const AxisLayout& axis, int64_t size, int64_t stride) {
       strides.insert(strides.begin(), stride * axis.strides[i]);
     }
     size /= kept;
-    stride = divide_up(stride, axis.sizes[i]);
+    stride = base::divide_up(stride, axis.sizes[i]);
   }
   if (size != 1 || sizes.empty()) {
     sizes.insert(sizes.begin(), size);
@@ -121,7 +121,7 @@ AxisLayout complement(const AxisLayout& axis, int64_t num_entries) {
     strides.insert(strides.begin(), covered);
     covered = size * stride;
   }
-  sizes.insert(sizes.begin(), divide_up(num_entries, covered));
+  sizes.insert(sizes.begin(), base::divide_up(num_entries, covered));
   strides.insert(strides.begin(), covered);
   return make_axis(sizes, strides);
 }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/base/count.h"
 #include "cohort/base/text.h"
 #include "cohort/report/terminal/figures.h"
 #include "cohort/report/terminal/text_table.h"
@@ -54,8 +55,6 @@ int64_t largest_unit(const Module& model) {
   }
   return largest;
 }
-
-int64_t divided(int64_t bytes, int64_t parts) { return (bytes + parts - 1) / parts; }
 
 std::string size_text(int64_t bytes) { return base::format_bytes(static_cast<unsigned long long>(bytes)); }
 
@@ -105,8 +104,8 @@ MemoryEstimate estimate_memory(const Module& model, const ModelSummaryOptions& o
   const bool is_divided = strategy == "fsdp";
   const int64_t parts = is_divided ? options.world_size : 1;
   MemoryEstimate estimate;
-  estimate.parameters = divided(parameters.bytes, parts);
-  estimate.gradients = divided(parameters.trainable_bytes, parts);
+  estimate.parameters = base::divide_up(parameters.bytes, parts);
+  estimate.gradients = base::divide_up(parameters.trainable_bytes, parts);
   estimate.optimizer = options.optimizer_states * estimate.gradients;
   estimate.buffers = count_tensors(model.buffers(), seen).bytes;
   if (is_divided && options.world_size > 1) estimate.strategy = largest_unit(model);
