@@ -9,6 +9,7 @@
 #include <string>
 #include <tuple>
 
+#include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
 
 namespace cohort::nn::parallel {
@@ -143,13 +144,18 @@ TEST(ScatterGather, IValues) {
   EXPECT_TRUE(at::equal(gather(lists, at::kCPU).get(0), x));
 }
 
-TEST(ScatterGather, ScalarsBecomeAVectorMessage) {
-  testing::internal::CaptureStderr();
+COHORT_WORKER(gathers_scalars) {
   const auto joined = gather(std::vector{at::scalar_tensor(1), at::scalar_tensor(2)}, at::kCPU);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+  REQUIRE(at::equal(joined, at::tensor({1.F, 2.F})));
+}
+
+// Another process, as the warning comes once in each.
+TEST(ScatterGather, ScalarsBecomeAVectorMessage) {
+  const auto results = test::run_workers("gathers_scalars", {.world_size = 1});
+  results.expect_success();
+  EXPECT_EQ(results[0].errors,
             "[cohort] warning: Was asked to gather along dimension 0, but all input tensors were scalars; will instead "
             "unsqueeze and return a vector.\n");
-  EXPECT_TRUE(at::equal(joined, at::tensor({1.F, 2.F})));
 }
 
 TEST(ScatterGather, WhatDoesNotFitMessage) {
