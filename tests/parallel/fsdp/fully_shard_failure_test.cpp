@@ -165,6 +165,7 @@ TEST(FullyShardErrors, ForkedChildrenHaveNoParametersMessage) {
 
 // Arguments: the optimizer, whose parameters it has, and where the whole ones are.
 COHORT_WORKER(optimizes_the_modules_own_parameters) {
+  signal(SIGSEGV, SIG_DFL);  // a sanitizer would tell of it
   init_process_group({.backend = "shm"});
   auto net = test::seeded_net<test::Mlp>();
   const bool is_apart = test::worker_arguments().at(2) == "gathered";
