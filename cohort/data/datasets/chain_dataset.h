@@ -61,16 +61,16 @@ class ChainDataset {
   }
 
   auto iterate() const { return detail::ChainIterator<Example>(begins_); }
-  /// As detail::begin_epoch_of().
-  void begin_epoch(int64_t epoch) const {
-    for (const auto& tell : begin_epoch_of_) tell(epoch);
+  /// As detail::tell_epoch().
+  void begin_epoch(int64_t epoch, detail::EpochBy who) const {
+    for (const auto& tell : tell_epoch_) tell(epoch, who);
   }
 
  private:
   template <typename Dataset>
   void add(Dataset dataset) {
     auto shared = detail::share(std::move(dataset), "ChainDataset");
-    begin_epoch_of_.push_back([shared](int64_t epoch) { detail::begin_epoch_of(*shared, epoch); });
+    tell_epoch_.push_back([shared](int64_t epoch, detail::EpochBy who) { detail::tell_epoch(*shared, epoch, who); });
     begins_.push_back([shared]() -> detail::NextExample<Example> {
       using Iterator = decltype(shared->iterate());
       auto iterator = std::make_shared<Iterator>(shared->iterate());
@@ -79,7 +79,7 @@ class ChainDataset {
   }
 
   std::vector<std::function<detail::NextExample<Example>()>> begins_;
-  std::vector<std::function<void(int64_t)>> begin_epoch_of_;
+  std::vector<std::function<void(int64_t, detail::EpochBy)>> tell_epoch_;
 };
 
 template <typename Dataset>

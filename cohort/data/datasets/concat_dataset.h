@@ -55,9 +55,9 @@ class ConcatDataset {
     return get_of_[place.dataset](place.index);
   }
   int64_t size() const { return cumulative_sizes_.back(); }
-  /// As detail::begin_epoch_of().
-  void begin_epoch(int64_t epoch) const {
-    for (const auto& tell : begin_epoch_of_) tell(epoch);
+  /// As detail::tell_epoch().
+  void begin_epoch(int64_t epoch, detail::EpochBy who) const {
+    for (const auto& tell : tell_epoch_) tell(epoch, who);
   }
   const std::vector<int64_t>& cumulative_sizes() const { return cumulative_sizes_; }
 
@@ -66,12 +66,12 @@ class ConcatDataset {
   void add(Dataset dataset, std::vector<int64_t>& sizes) {
     auto shared = detail::share(std::move(dataset), "ConcatDataset");
     sizes.push_back(detail::dataset_size(*shared));
-    begin_epoch_of_.push_back([shared](int64_t epoch) { detail::begin_epoch_of(*shared, epoch); });
+    tell_epoch_.push_back([shared](int64_t epoch, detail::EpochBy who) { detail::tell_epoch(*shared, epoch, who); });
     get_of_.push_back([shared](int64_t index) -> Example { return shared->get(index); });
   }
 
   std::vector<std::function<Example(int64_t)>> get_of_;
-  std::vector<std::function<void(int64_t)>> begin_epoch_of_;
+  std::vector<std::function<void(int64_t, detail::EpochBy)>> tell_epoch_;
   std::vector<int64_t> cumulative_sizes_;
 };
 

@@ -63,6 +63,14 @@ concept StatefulDataset = requires(Dataset& dataset) {
 
 namespace detail {
 
+/// Who has chosen the number of an epoch: a loader that counts from 0, or the program by the set_epoch() of its sampler or of the
+/// loader.
+enum class EpochBy { kCount, kSampler, kLoader };
+
+template <typename Dataset>
+concept PassesEpochsOn = requires(Dataset& dataset, int64_t epoch, EpochBy who) {
+  dataset.begin_epoch(epoch, who);
+};
 template <typename Dataset>
 concept HasBeginEpoch = requires(Dataset& dataset, int64_t epoch) {
   dataset.begin_epoch(epoch);
@@ -72,25 +80,18 @@ concept HasSetEpoch = requires(Dataset& dataset, int64_t epoch) {
   dataset.set_epoch(epoch);
 };
 template <typename Dataset>
-concept HasEpochs = HasBeginEpoch<Dataset> || HasSetEpoch<Dataset>;
+concept HasEpochs = HasBeginEpoch<Dataset> || HasSetEpoch<Dataset> || PassesEpochsOn<Dataset>;
 
-/// Tells the dataset, or those inside of it, the number of the epoch that begins, by begin_epoch() or else by set_epoch(). Does
-/// nothing where it has neither.
+/// Tells the dataset, or those inside of it, the number of the epoch that begins: by begin_epoch(); or by set_epoch(), but only
+/// a number that the program has chosen, as it may call set_epoch() itself. Does nothing where the dataset has neither.
 template <typename Dataset>
-void begin_epoch_of(Dataset& dataset, int64_t epoch) {
-  if constexpr (HasBeginEpoch<Dataset>) {
+void tell_epoch(Dataset& dataset, int64_t epoch, EpochBy who) {
+  if constexpr (PassesEpochsOn<Dataset>) {
+    dataset.begin_epoch(epoch, who);
+  } else if constexpr (HasBeginEpoch<Dataset>) {
     dataset.begin_epoch(epoch);
   } else if constexpr (HasSetEpoch<Dataset>) {
-    dataset.set_epoch(epoch);
-  }
-}
-/// The same where the program says the number: set_epoch() comes before begin_epoch().
-template <typename Dataset>
-void set_epoch_of(Dataset& dataset, int64_t epoch) {
-  if constexpr (HasSetEpoch<Dataset>) {
-    dataset.set_epoch(epoch);
-  } else {
-    begin_epoch_of(dataset, epoch);
+    if (who != EpochBy::kCount) dataset.set_epoch(epoch);
   }
 }
 

@@ -62,9 +62,9 @@ class BasicStackDataset {
     return std::apply([&](const auto&... dataset) { return Join()(dataset->get_batch(indices)...); }, datasets_);
   }
   int64_t size() const { return size_; }
-  /// As detail::begin_epoch_of().
-  void begin_epoch(int64_t epoch) const {
-    std::apply([epoch](const auto&... dataset) { (detail::begin_epoch_of(*dataset, epoch), ...); }, datasets_);
+  /// As detail::tell_epoch().
+  void begin_epoch(int64_t epoch, detail::EpochBy who) const {
+    std::apply([&](const auto&... dataset) { (detail::tell_epoch(*dataset, epoch, who), ...); }, datasets_);
   }
   const std::tuple<std::shared_ptr<Datasets>...>& datasets() const { return datasets_; }
 

@@ -58,8 +58,8 @@ class Subset {
   }
   int64_t size() const { return static_cast<int64_t>(indices_.size()); }
 
-  /// As detail::begin_epoch_of().
-  void begin_epoch(int64_t epoch) const { detail::begin_epoch_of(*dataset_, epoch); }
+  /// As detail::tell_epoch().
+  void begin_epoch(int64_t epoch, detail::EpochBy who) const { detail::tell_epoch(*dataset_, epoch, who); }
 
   const std::vector<int64_t>& indices() const { return indices_; }
   Dataset& dataset() const { return *dataset_; }

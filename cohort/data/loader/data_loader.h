@@ -154,8 +154,9 @@ class DataLoader {
     return DataLoader(dataset_, std::move(options), collate_);
   }
 
-  /// The number of the epoch that begins next, for a DistributedSampler and a dataset that has set_epoch(). Without it the
-  /// dataset is told the sampler's, or the loader's count from 0, where the order changes or the dataset is iterable.
+  /// The number of the epoch that begins next, for a DistributedSampler and the dataset. Without it a dataset that has
+  /// set_epoch() is told the number that the program gave to the sampler; one with begin_epoch(epoch) otherwise the loader's
+  /// count from 0, where the order changes or the dataset is iterable.
   void set_epoch(int64_t epoch) const { plan_->set_epoch(epoch); }
 
   /// The epoch that began last is over for state_dict(), though not all of its batches were taken: what goes on begins the next.
@@ -180,10 +181,7 @@ class DataLoader {
                                }};
     if constexpr (kIsMap) facts.size = detail::dataset_size(dataset);
     if constexpr (detail::HasEpochs<Dataset>) {
-      facts.begin_epoch = [&dataset](int64_t epoch, detail::EpochBy who) {
-        who == detail::EpochBy::kProgram ? detail::set_epoch_of(dataset, epoch)
-                                         : detail::begin_epoch_of(dataset, epoch);
-      };
+      facts.begin_epoch = [&dataset](int64_t epoch, detail::EpochBy who) { detail::tell_epoch(dataset, epoch, who); };
     }
     return facts;
   }

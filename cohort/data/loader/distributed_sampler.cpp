@@ -32,7 +32,7 @@ DistributedSampler::DistributedSampler(int64_t dataset_size, DistributedSamplerO
 
 void DistributedSampler::set_epoch(int64_t epoch) {
   epoch_ = epoch;
-  epoch_was_set_ = true;
+  is_epoch_set_ = true;
 }
 
 std::vector<int64_t> DistributedSampler::order() const {
@@ -61,7 +61,7 @@ std::vector<int64_t> DistributedSampler::indices() {
 }
 
 void DistributedSampler::warn_if_epoch_repeats() {
-  const bool repeats = was_iterated_ && shuffle_ && !epoch_was_set_;
+  const bool repeats = was_iterated_ && shuffle_ && !is_epoch_set_;
   was_iterated_ = true;
   if (!repeats || has_warned_ || rank_ != 0) return;
   has_warned_ = true;

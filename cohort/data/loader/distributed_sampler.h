@@ -43,6 +43,7 @@ class COHORT_API DistributedSampler : public Sampler {
   /// Must be called before each epoch, with the same number on every rank.
   void set_epoch(int64_t epoch);
   int64_t epoch() const { return epoch_; }
+  bool is_epoch_set() const { return is_epoch_set_; }
   bool shuffles() const { return shuffle_; }
 
  private:
@@ -57,7 +58,7 @@ class COHORT_API DistributedSampler : public Sampler {
   bool drop_last_;
   int64_t num_samples_;
   int64_t epoch_ = 0;
-  bool epoch_was_set_ = false;
+  bool is_epoch_set_ = false;
   bool was_iterated_ = false;
   bool has_warned_ = false;
 };

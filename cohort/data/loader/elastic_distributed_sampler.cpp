@@ -60,6 +60,7 @@ std::vector<int64_t> ElasticDistributedSampler::indices() {
 }
 
 void ElasticDistributedSampler::set_epoch(int64_t epoch) {
+  is_epoch_set_ = true;
   if (std::exchange(epoch_, epoch) != epoch) num_next_ = 0;
 }
 
@@ -80,6 +81,7 @@ int64_t ElasticDistributedSampler::load_state_dict(const StateDict& state) {
                     "the state dict of an ElasticDistributedSampler has seen ", num_seen, " of ", dataset_size,
                     " samples, but this dataset has ", dataset_size_);
   epoch_ = number_in(state, kEpoch);
+  is_epoch_set_ = true;
   num_next_ = num_seen;
   return 0;
 }

@@ -53,6 +53,8 @@ class COHORT_API ElasticDistributedSampler : public Sampler {
   /// Begins a new epoch, unless it is the one that is set: that goes on where a loaded state left it.
   void set_epoch(int64_t epoch);
   int64_t epoch() const { return epoch_; }
+  /// By set_epoch() or a loaded state.
+  bool is_epoch_set() const { return is_epoch_set_; }
   bool shuffles() const { return shuffle_; }
 
   StateDict state_dict(std::optional<int64_t> num_given) const override;
@@ -69,6 +71,7 @@ class COHORT_API ElasticDistributedSampler : public Sampler {
   int64_t seed_;
   Remainder remainder_;
   int64_t epoch_ = 0;
+  bool is_epoch_set_ = false;
   int64_t num_before_ = 0;  ///< of all ranks, when this epoch began here
   int64_t num_next_ = 0;    ///< of all ranks, to be left out of the next indices()
 };

@@ -76,8 +76,8 @@ class ShardedDataset {
       : dataset_(std::move(dataset)), of_rank_(of_rank) {}
   /// The calling thread's share.
   auto iterate() const { return detail::ShardedIterator(dataset_->iterate(), detail::shard_of_worker(of_rank_)); }
-  /// As detail::begin_epoch_of().
-  void begin_epoch(int64_t epoch) const { detail::begin_epoch_of(*dataset_, epoch); }
+  /// As detail::tell_epoch().
+  void begin_epoch(int64_t epoch, detail::EpochBy who) const { detail::tell_epoch(*dataset_, epoch, who); }
   Dataset& dataset() const { return *dataset_; }
 
  private:

@@ -145,7 +145,11 @@ void LoaderPlan::tell_epoch() {
   const auto number = num_epochs_++;
   if (std::exchange(is_told_, false) || !dataset_.begin_epoch) return;
   const auto tell = [&](const auto& sampler) {
-    if (sampler.shuffles() || sampler.epoch() > 0) dataset_.begin_epoch(sampler.epoch(), says_epochs_);
+    if (sampler.is_epoch_set()) {
+      dataset_.begin_epoch(sampler.epoch(), EpochBy::kSampler);
+    } else if (sampler.shuffles()) {
+      dataset_.begin_epoch(sampler.epoch(), EpochBy::kCount);
+    }
   };
   const auto* const sampler = options_.sampler.get();
   if (const auto* const elastic = dynamic_cast<const ElasticDistributedSampler*>(sampler)) {
@@ -153,7 +157,7 @@ void LoaderPlan::tell_epoch() {
   } else if (const auto* const distributed = dynamic_cast<const DistributedSampler*>(sampler)) {
     tell(*distributed);
   } else if (is_iterable_ || options_.shuffle || sampler || options_.batch_sampler ||
-             says_epochs_ == EpochBy::kProgram) {
+             says_epochs_ == EpochBy::kLoader) {
     dataset_.begin_epoch(number, says_epochs_);
   }
 }
@@ -163,7 +167,7 @@ void LoaderPlan::set_epoch(int64_t epoch) {
   if (auto* const elastic = dynamic_cast<ElasticDistributedSampler*>(sampler)) elastic->set_epoch(epoch);
   if (auto* const plain = dynamic_cast<DistributedSampler*>(sampler)) plain->set_epoch(epoch);
   num_epochs_ = epoch;
-  says_epochs_ = EpochBy::kProgram;
+  says_epochs_ = EpochBy::kLoader;
   if (dataset_.begin_epoch) dataset_.begin_epoch(epoch, says_epochs_);
   is_told_ = true;
 }

@@ -57,9 +57,6 @@ struct DataLoaderOptions {
 
 namespace detail {
 
-/// Who says the numbers of epochs.
-enum class EpochBy { kLoader, kProgram };
-
 /// What a plan knows of a dataset and its batches.
 struct DatasetFacts {
   std::optional<int64_t> size;  ///< nothing for iterable datasets
@@ -119,7 +116,7 @@ class COHORT_API LoaderPlan {
   std::optional<StateDict> loaded_;  ///< for the next epoch
   int64_t num_epochs_ = 0;           ///< that have begun
   bool is_told_ = false;             ///< the dataset knows the number of the next one
-  EpochBy says_epochs_ = EpochBy::kLoader;
+  EpochBy says_epochs_ = EpochBy::kCount;
   int64_t num_loaded_ = 0;  ///< batches of it that have been given
 };
 

@@ -135,16 +135,21 @@ class TransformedDataset {
     }
   }
 
-  /// Which random numbers the examples get from now on; an epoch in [0, 2^32). From the first call on no DataLoader says it.
+  /// Which random numbers the examples get from now on; an epoch in [0, 2^32). From the first call on a DataLoader changes it
+  /// by its own set_epoch() only.
   void set_epoch(int64_t epoch) const {
     epoch_->is_programs = true;
     epoch_->number = epoch;
   }
   int64_t epoch() const { return epoch_->number; }
-  /// The same from a DataLoader, unless the program sets epochs itself.
-  void begin_epoch(int64_t epoch) const {
-    if (!epoch_->is_programs) epoch_->number = epoch;
-    detail::begin_epoch_of(*dataset_, epoch);
+  /// The same from a DataLoader, unless the program sets epochs of the dataset itself. The dataset inside is told, too.
+  void begin_epoch(int64_t epoch, detail::EpochBy who) const {
+    if (who == detail::EpochBy::kLoader) {
+      set_epoch(epoch);
+    } else if (!epoch_->is_programs) {
+      epoch_->number = epoch;
+    }
+    detail::tell_epoch(*dataset_, epoch, who);
   }
   Dataset& dataset() const { return *dataset_; }
 
