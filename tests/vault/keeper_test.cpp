@@ -283,6 +283,7 @@ TEST(Keeper, KeysThatSomebodyDeletesEndTheWaitOnAllRanks) {
     Job job(1);
     std::latch is_waiting(2);
     std::latch are_deleted(2);
+    std::latch has_ended(2);
     job.on_ranks([&](Keeper& keeper, int rank) {
       start_afresh(keeper);
       keep_steps(keeper, rank, 1, 1);
@@ -296,11 +297,14 @@ TEST(Keeper, KeysThatSomebodyDeletesEndTheWaitOnAllRanks) {
           ASSERT_TRUE(stranger->delete_key(key));
         }
         are_deleted.arrive_and_wait();
-        keep_state(keeper, rank, 2);
+        has_ended.arrive_and_wait();
+        keep_state(keeper, rank, 2);  // in a file that was not there when rank 0 gave files back
       } else {
         keep_state(keeper, rank, 2);
         is_waiting.arrive_and_wait();
         are_deleted.arrive_and_wait();
+        EXPECT_EQ(error_of(keeper.wait()), text);
+        has_ended.arrive_and_wait();
       }
       EXPECT_EQ(error_of(keeper.wait()), text) << "rank " << rank;
       EXPECT_FALSE(keeper.begin({.step = 3}, "")) << "it is final";
