@@ -301,8 +301,10 @@ Result<void> Keeper::finish(const Generation& generation, int slot) {
 
 // What is kept grows old from now on: nobody should come back to it.
 Error Keeper::give_back(const std::string& why) {
-  for (auto& file : files_) {
-    if (file) file->invalidate();
+  for (int slot = 0; slot < 2; ++slot) {
+    if (!files_[slot]) continue;
+    files_[slot]->invalidate();
+    (void)vault_->drop(id_of(place_.rank, slot));  // local rank 0 may have been here before it was made
   }
   if (place_.local_rank == 0) {
     const Result<std::vector<HeldFile>> files = vault_->take_all();
