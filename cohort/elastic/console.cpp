@@ -141,10 +141,10 @@ void Consoles::write_all() {
 }
 
 void Consoles::finish(SignalSource* signals, std::optional<std::chrono::milliseconds> limit) {
-  const auto deadline = limit ? std::optional(base::deadline_after(*limit)) : std::nullopt;
+  const auto deadline = base::deadline_after(limit.value_or(base::kLongestTime));
   write_all();
   while (output.has_pending() || errors.has_pending()) {
-    const int left = deadline ? base::milliseconds_until(*deadline) : -1;
+    const int left = base::milliseconds_until(deadline);
     bool is_over = left == 0;
     std::vector<Watch> watches;
     add_watches(watches);
