@@ -104,7 +104,8 @@ class Keeper {
   bool shares() const { return shares_; }
   /// Of `generation` the caller sets step, suits_other_worlds, num_own_bytes, shared_total and shared_layout. Waits until the
   /// background is done with the last one; its error is returned here. Errors are final, and every rank gets them, at this or the
-  /// next call: no rank keeps anything any more, and what was kept is given back.
+  /// next call: no rank keeps anything any more, and what was kept is given back; but not where find_obstacle has ended a wait,
+  /// as the run's next start goes on from it.
   base::Result<Room> begin(Generation generation, const std::string& meta);
   /// The copy is whole.
   void commit();
@@ -144,6 +145,8 @@ class Keeper {
   base::Result<bool> agree(int64_t layout);
   base::Error end_meeting(const std::string& name, const base::Error& why);
   base::Error give_back(const std::string& why);
+  /// What describe() of another rank's error gave.
+  static base::Error to_error(const std::string& why);
   void send_copy(const Generation& generation, int slot);
   base::Result<void> send_copy_to(RemoteVault& partner, const Generation& generation, int slot);
   base::Result<void> drop_stale(int64_t step);

@@ -127,7 +127,9 @@ Result<bool> Keeper::agree(int64_t layout) {
   if (!sum) return sum.error();
   if (*sum >= kCannotGoOn && layout != kCannotGoOn) {
     const auto why = store_->get(key("failure"));
-    return give_back(why ? *why : "another rank cannot go on");
+    const std::string text = why ? *why : "another rank cannot go on";
+    const auto ends = store_->check({key("ends")});
+    return ends && *ends ? to_error(text) : give_back(text);
   }
   // Nobody waits for the keys of the one before any more.
   if (place_.rank == 0 && sequence_ > 0) {
@@ -139,15 +141,19 @@ Result<bool> Keeper::agree(int64_t layout) {
   return *sum == layout * place_.world_size;
 }
 
-// Others may wait for this rank, unless it is about to end or has lost the store.
+// Others may wait for this rank, unless it is about to end or has lost the store. Where an obstacle has ended the wait, training
+// ends, and the run's next start goes on from what is kept.
 Error Keeper::end_meeting(const std::string& name, const Error& why) {
+  bool ends = false;
   {
     const std::lock_guard lock(mutex_);
     if (is_over_) return why;
+    ends = obstacle_.has_value();
   }
+  if (ends && !store_->set(key("ends"), "")) return why;
   if (!store_->set(key("failure"), why.describe())) return why;
   (void)store_->add(name + "/layouts", kCannotGoOn);
-  return give_back(why.describe());
+  return ends ? why : give_back(why.describe());
 }
 
 }  // namespace cohort::vault

@@ -314,8 +314,10 @@ TEST(Keeper, KeysThatSomebodyDeletesEndTheWaitOnAllRanks) {
   }
 }
 
-TEST(Keeper, AWaitEndsWhereItsCallerSaysSoAndTheOthersAreTold) {
-  const Job job(1);
+// `comes`: rank 1 still writes the state that rank 0 has waited for. The next round goes on from what was kept.
+void expect_end_of_a_wait(bool comes) {
+  SCOPED_TRACE(comes);
+  Job job(1);
   const char* const text =
       "rank 0 no longer waits for the other ranks to finish a memory snapshot (1 of 2 have): it was told to end";
   std::latch has_ended(2);
@@ -328,18 +330,25 @@ TEST(Keeper, AWaitEndsWhereItsCallerSaysSoAndTheOthersAreTold) {
                          {.find_obstacle = [&](auto) { return std::string(is_told ? "it was told to end" : ""); }})
               .value();
       start_afresh(*keeper);
+      keep_steps(*keeper, rank, 1, 4);
       is_told = rank == 0;
       if (rank == 0) {
-        keep_state(*keeper, rank, 1);
+        keep_state(*keeper, rank, 5);
         EXPECT_EQ(error_of(keeper->wait()), text);
       }
       has_ended.arrive_and_wait();
-      if (rank == 0) return;
-      keep_state(*keeper, rank, 1);
+      if (rank == 0 || !comes) return;
+      keep_state(*keeper, rank, 5);
       EXPECT_EQ(error_of(keeper->wait()), text) << "rank 1 may not wait for rank 0";
     });
   }
   for (std::thread& rank : ranks) rank.join();
+  job.next_round();
+  job.on_ranks([&](Keeper& keeper, int rank) { go_on(keeper, rank, comes ? 5 : 4); });
+}
+
+TEST(Keeper, AWaitEndsWhereItsCallerSaysSoAndTheOthersAreTold) {
+  for (const bool comes : {true, false}) expect_end_of_a_wait(comes);
 }
 
 TEST(Keeper, WhatItsCallerThrowsLeavesTheWait) {

@@ -327,7 +327,9 @@ def test_train_gpt_goes_on_from_memory(text_folder, tmp_path, strategy):
     os.kill(int(workers[-1]), signal.SIGKILL)
     out, err = job.communicate(timeout=300)
     assert job.returncode == 0, err
-    step = int(re.search(r"goes on after step (\d+) from memory \(epoch \d+, batch \d+\)", out)[1])
+    found = re.search(r"goes on after step (\d+) from memory \(epoch \d+, batch \d+\)", out)
+    assert found, out + err
+    step = int(found[1])
     assert 8 <= step < 400
     assert logged(tmp_path / "killed") == logged(tmp_path / "whole")
     ours, whole = checkpoint(tmp_path / "killed"), checkpoint(tmp_path / "whole")
