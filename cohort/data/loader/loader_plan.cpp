@@ -24,6 +24,18 @@ constexpr auto kBaseSeed = "base_seed";
 constexpr auto kNumGiven = "num_batches_given";
 constexpr auto kNumEpochs = "num_epochs_before";
 
+// Calls `visit` with the sampler as the type it is, if its order depends on the number of the epoch. Returns whether it does.
+template <typename Visit>
+bool visit_epochs(Sampler* sampler, const Visit& visit) {
+  if (auto* const elastic = dynamic_cast<ElasticDistributedSampler*>(sampler)) {
+    visit(*elastic);
+    return true;
+  }
+  auto* const distributed = dynamic_cast<DistributedSampler*>(sampler);
+  if (distributed) visit(*distributed);
+  return distributed != nullptr;
+}
+
 void check(const DataLoaderOptions& options) {
   TORCH_CHECK_VALUE(options.num_workers >= 0,
                     "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.");
@@ -144,28 +156,20 @@ int64_t LoaderPlan::next_base_seed() {
 void LoaderPlan::tell_epoch() {
   const auto number = num_epochs_++;
   if (std::exchange(is_told_, false) || !dataset_.begin_epoch) return;
-  const auto tell = [&](const auto& sampler) {
+  const bool has_epochs = visit_epochs(options_.sampler.get(), [&](const auto& sampler) {
     if (sampler.is_epoch_set()) {
       dataset_.begin_epoch(sampler.epoch(), EpochBy::kSampler);
     } else if (sampler.shuffles()) {
       dataset_.begin_epoch(sampler.epoch(), EpochBy::kCount);
     }
-  };
-  const auto* const sampler = options_.sampler.get();
-  if (const auto* const elastic = dynamic_cast<const ElasticDistributedSampler*>(sampler)) {
-    tell(*elastic);
-  } else if (const auto* const distributed = dynamic_cast<const DistributedSampler*>(sampler)) {
-    tell(*distributed);
-  } else if (is_iterable_ || options_.shuffle || sampler || options_.batch_sampler ||
-             says_epochs_ == EpochBy::kLoader) {
-    dataset_.begin_epoch(number, says_epochs_);
-  }
+  });
+  if (has_epochs) return;
+  const bool changes = is_iterable_ || options_.shuffle || options_.sampler || options_.batch_sampler;
+  if (changes || says_epochs_ == EpochBy::kLoader) dataset_.begin_epoch(number, says_epochs_);
 }
 
 void LoaderPlan::set_epoch(int64_t epoch) {
-  auto* const sampler = options_.sampler.get();
-  if (auto* const elastic = dynamic_cast<ElasticDistributedSampler*>(sampler)) elastic->set_epoch(epoch);
-  if (auto* const plain = dynamic_cast<DistributedSampler*>(sampler)) plain->set_epoch(epoch);
+  visit_epochs(options_.sampler.get(), [epoch](auto& sampler) { sampler.set_epoch(epoch); });
   num_epochs_ = epoch;
   says_epochs_ = EpochBy::kLoader;
   if (dataset_.begin_epoch) dataset_.begin_epoch(epoch, says_epochs_);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "cohort/data/datasets/dataset.h"
 #include "cohort/data/loader/batch_memory.h"
 #include "cohort/data/loader/batch_stream.h"
 #include "cohort/data/loader/sampler.h"
