@@ -299,12 +299,6 @@ Result<void> Keeper::finish(const Generation& generation, int slot) {
   return drop_stale(generation.step);
 }
 
-Error Keeper::to_error(const std::string& why) {
-  const size_t hint = why.find("\n  hint: ");
-  if (hint == std::string::npos) return Error(why);
-  return Error(why.substr(0, hint)).with_hint(why.substr(hint + 9));
-}
-
 // Training goes on, so what is kept grows old from now on: nobody should come back to it.
 Error Keeper::give_back(const std::string& why) {
   for (int slot = 0; slot < 2; ++slot) {
@@ -316,7 +310,7 @@ Error Keeper::give_back(const std::string& why) {
     const Result<std::vector<HeldFile>> files = vault_->take_all();
     for (size_t i = 0; files && i < files->size(); ++i) (void)vault_->drop((*files)[i].id);
   }
-  return to_error(why);
+  return described_error(why);
 }
 
 void Keeper::send_copy(const Generation& generation, int slot) {

@@ -145,8 +145,6 @@ class Keeper {
   base::Result<bool> agree(int64_t layout);
   base::Error end_meeting(const std::string& name, const base::Error& why);
   base::Error give_back(const std::string& why);
-  /// What describe() of another rank's error gave.
-  static base::Error to_error(const std::string& why);
   void send_copy(const Generation& generation, int slot);
   base::Result<void> send_copy_to(RemoteVault& partner, const Generation& generation, int slot);
   base::Result<void> drop_stale(int64_t step);

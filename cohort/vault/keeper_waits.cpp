@@ -129,7 +129,7 @@ Result<bool> Keeper::agree(int64_t layout) {
     const auto why = store_->get(key("failure"));
     const std::string text = why ? *why : "another rank cannot go on";
     const auto ends = store_->check({key("ends")});
-    return ends && *ends ? to_error(text) : give_back(text);
+    return ends && *ends ? described_error(text) : give_back(text);
   }
   // Nobody waits for the keys of the one before any more.
   if (place_.rank == 0 && sequence_ > 0) {

@@ -38,4 +38,10 @@ Reply failed_reply(std::string_view text) { return reply_with(0, text); }
 
 std::string text_in(const Reply& reply) { return {reply.text, std::min<size_t>(reply.text_bytes, sizeof(reply.text))}; }
 
+base::Error described_error(const std::string& text) {
+  const size_t hint = text.find("\n  hint: ");
+  if (hint == std::string::npos) return base::Error(text);
+  return base::Error(text.substr(0, hint)).with_hint(text.substr(hint + 9));
+}
+
 }  // namespace cohort::vault

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "cohort/base/result.h"
+
 namespace cohort::vault {
 
 inline constexpr uint64_t kMagic = 0x32746C7561766F63;  // "covault2"
@@ -68,5 +70,7 @@ std::string id_in(const char (&from)[40]);
 Reply ok_reply(std::string_view text = {});
 Reply failed_reply(std::string_view text);
 std::string text_in(const Reply& reply);
+/// The error whose describe() gave `text`.
+base::Error described_error(const std::string& text);
 
 }  // namespace cohort::vault

@@ -36,12 +36,7 @@ Request request_for(Op op, const std::string& id = {}) {
   return request;
 }
 
-Error refused(const Reply& reply) {
-  const std::string text = text_in(reply);
-  const size_t hint = text.find("\n  hint: ");
-  if (hint == std::string::npos) return Error(text);
-  return Error(text.substr(0, hint)).with_hint(text.substr(hint + 9));
-}
+Error refused(const Reply& reply) { return described_error(text_in(reply)); }
 
 }  // namespace
 
