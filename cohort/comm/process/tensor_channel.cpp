@@ -39,7 +39,7 @@ constexpr int kBacklog = 64;
 bool wait_for(const Fd& socket, short events, const Deadline& deadline) {
   while (true) {
     auto slice = kSignalLookInterval;
-    if (deadline) slice = std::clamp(std::chrono::ceil<milliseconds>(*deadline - Clock::now()), milliseconds(0), slice);
+    if (deadline) slice = std::min(slice, milliseconds(base::milliseconds_until(*deadline)));
     pollfd entry{socket.get(), events, 0};
     if (::poll(&entry, 1, static_cast<int>(slice.count())) > 0) return true;
     throw_interruption();

@@ -8,7 +8,6 @@
 #include <iterator>
 #include <optional>
 
-#include "cohort/base/deadline.h"
 #include "cohort/base/host.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/backend/host_program.h"
@@ -88,12 +87,11 @@ size_t ShmSession::num_pending() {
   return count;
 }
 
-void ShmSession::set_timeout(std::chrono::milliseconds timeout) { timeout_ = base::bounded_time(timeout); }
+void ShmSession::set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
 shm::CallOptions ShmSession::options_of(const ShmCall& call) const {
   shm::CallOptions options;
-  options.timeout =
-      call.timeout.count() > 0 ? base::bounded_time(call.timeout) : timeout_.load(std::memory_order_relaxed);
+  options.timeout = call.timeout.count() > 0 ? call.timeout : timeout_.load(std::memory_order_relaxed);
   options.call_site = call.call_site;
   options.purpose = call.purpose;
   return options;
