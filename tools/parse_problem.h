@@ -1,4 +1,4 @@
-/// What programs with CLI11 say of words that they do not know.
+/// Names the unknown word of a command line that CLI11 has refused, and the nearest known one.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@
 
 namespace cohort {
 
-/// Of a command line that `app` has refused with `error`. `synonyms`: what other programs call commands of this one.
+/// The text for `error`, with which `app` has refused a command line. `synonyms`: other programs' names for commands of this one.
 inline std::string parse_problem(const CLI::App& app, const CLI::ParseError& error,
                                  const std::map<std::string, std::string>& synonyms = {}) {
   const auto rest = app.remaining(/*recurse=*/true);

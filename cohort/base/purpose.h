@@ -60,7 +60,7 @@ class CalledFor {
   CalledFor& operator=(const CalledFor&) = delete;
 
   static Purpose current() { return current_; }
-  /// The purpose of the call that this one is part of; `purpose` if there is no such call.
+  /// The purpose of the outer call; `purpose` if absent.
   static Purpose current_or(Purpose purpose) { return current_ == Purpose::kOwn ? purpose : current_; }
 
  private:

@@ -61,7 +61,7 @@ void release_groups_at_exit(int status, void*) {
     // Whoever else still holds the group (a static DDP object, say) ends it later.
     record.group.reset();
   }
-  warn_of_unawaited(/*says=*/status == 0 && is_first);
+  warn_of_unawaited(/*says_for_all=*/status == 0 && is_first);
 }
 
 std::string current_exception_text() {

@@ -142,7 +142,7 @@ COHORT_WORKER(starts_transfers) {
     if (what == "asks") REQUIRE(works[i]->isCompleted() || true);
     if (what == "takes futures") works[i]->getFuture()->wait();
   }
-  // What nobody has received is lost when the group ends.
+  // Messages that are not received are lost when the group ends.
   while (!tensors.eq(1).all().item<bool>()) std::this_thread::yield();
   if (what == "drops with a collective" && get_rank() == 0) all_reduce(at::ones({4}), {.async_op = true});
   if (what == "drops with a collective" && get_rank() == 1) all_reduce(at::ones({4}));

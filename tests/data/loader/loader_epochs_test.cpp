@@ -90,7 +90,7 @@ struct SetsEpochs {
   std::shared_ptr<std::vector<int64_t>> epochs = std::make_shared<std::vector<int64_t>>();
 };
 
-// What examples of SetsEpochs were read in, batch by batch.
+// Lists, batch by batch, the epoch in which examples of SetsEpochs were read.
 template <class Loader>
 std::vector<int64_t> epochs_read(const Loader& loader, int count) {
   std::vector<int64_t> epochs;
