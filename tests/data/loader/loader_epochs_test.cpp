@@ -50,7 +50,7 @@ TEST(DataLoaderEpochs, AreToldToTheDatasetWhereTheOrderChanges) {
 }
 
 TEST(DataLoaderEpochs, AreThoseOfADistributedSampler) {
-  const auto epochs_of = [](auto sampler) {
+  const auto epochs_of = [](const auto& sampler) {
     const ToldOfEpochs dataset;
     const DataLoader loader(dataset, {.sampler = sampler});
     for (const int64_t epoch : {5, 7}) {
