@@ -33,7 +33,7 @@ Result<void> Keeper::meet(const std::string& name, const Look& look) {
   if (*place == place_.world_size) return store_->set(is_open, "1");
   const auto begin = Clock::now();
   for (auto slice = kFirstSlice;; slice = std::min(2 * slice, kLongestSlice)) {
-    const Result<void> waited = store_->wait({is_open}, slice);
+    Result<void> waited = store_->wait({is_open}, slice);
     if (waited || !store::is_timeout(waited.error()) || Clock::now() - begin > kLongest) return waited;
     if (slice == kFirstSlice) {
       if (auto appended = store_->append(name + "/waiting", fmt::format("{} ", place_.rank)); !appended)
@@ -65,7 +65,7 @@ Result<void> Keeper::await(const store::Store::Keys& keys) {
   const auto begin = Clock::now();
   const auto deadline = base::deadline_after(store_->timeout(), begin);
   for (auto slice = kFirstSlice;; slice = std::min(2 * slice, kLongestSlice)) {
-    const Result<void> waited = store_->wait(keys, slice);
+    Result<void> waited = store_->wait(keys, slice);
     if (waited || !store::is_timeout(waited.error()) || Clock::now() > deadline) return waited;
     const Result<void> looked = look_around(begin, "the other nodes to say which memory snapshots they have");
     if (!looked) return looked;

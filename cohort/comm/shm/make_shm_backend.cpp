@@ -132,9 +132,14 @@ class Attachment {
     end_with(first);
   }
 
+  [[noreturn]] void end_with(const Failure& first) {
+    await_readers();
+    raise(first);
+  }
+
   // Stays until all have read why it ends: rank 0's process may host the store, and who leaves takes its entry out of the
   // roll call, in which a slow rank may still look for it.
-  [[noreturn]] void end_with(const Failure& first) {
+  void await_readers() {
     try {
       const auto end = Clock::now() + kMeetGrace;
       auto count = request_.store->add(key("read"), 1);
@@ -143,9 +148,8 @@ class Attachment {
         count = request_.store->add(key("read"), 0);
       }
     } catch (const std::exception&) {
-      // The store has ended with its host.
+      return;  // the store has ended with its host
     }
-    raise(first);
   }
 
   uint64_t own_name() const {

@@ -17,14 +17,15 @@ namespace cohort::dtensor {
 namespace {
 
 using DimsOf = std::function<std::string(const Call&)>;
+using DimsAfter = std::function<std::string(const Call&, std::string)>;
 
 std::vector<Shape> shapes_of_views(Call& call, const Plan&) { return whole_shapes(call); }
 
 // One operand with letters, `dims`, and what becomes of them.
-Rule rearranged(DimsOf operand_dims, std::function<std::string(const Call&, std::string)> result_dims,
-                std::function<void(Call&, const Plan&)> run = {}, Linear linear = Linear::kCopies) {
+Rule rearranged(DimsOf operand_dims, DimsAfter result_dims, std::function<void(Call&, const Plan&)> run = {},
+                Linear linear = Linear::kCopies) {
   auto rule = labelled(
-      [operand_dims, result_dims, linear](const Call& call) {
+      [operand_dims = std::move(operand_dims), result_dims = std::move(result_dims), linear](const Call& call) {
         Labels labels(call);
         labels.operands[0] = operand_dims(call);
         for (auto& result : labels.results) result.dims = result_dims(call, labels.operands[0]);
@@ -235,12 +236,11 @@ Rule split() {
 // ---- complex numbers and signs ----
 
 // Sums have the signs and the real parts of their summands, but products and maxima do not.
-Rule summed_view(DimsOf operand_dims, std::function<std::string(const Call&, std::string)> result_dims,
-                 std::function<void(Call&, const Plan&)> run = {}) {
+Rule summed_view(DimsOf operand_dims, DimsAfter result_dims, std::function<void(Call&, const Plan&)> run = {}) {
   return rearranged(std::move(operand_dims), std::move(result_dims), std::move(run), Linear::kTogether);
 }
 
-std::string with_pairs(const Call&, std::string dims) { return dims + kWhole; }
+std::string with_pairs(const Call&, const std::string& dims) { return dims + kWhole; }
 
 // A number has both of its parts.
 std::string all_but_pairs(const Call& call) {
@@ -249,7 +249,9 @@ std::string all_but_pairs(const Call& call) {
   return dims;
 }
 
-std::string without_pairs(const Call&, std::string dims) { return dims.substr(0, dims.empty() ? 0 : dims.size() - 1); }
+std::string without_pairs(const Call&, const std::string& dims) {
+  return dims.substr(0, dims.empty() ? 0 : dims.size() - 1);
+}
 
 bool can_be_pairs(const at::Tensor& tensor) {
   const auto strides = tensor.strides();

@@ -20,6 +20,7 @@
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/comm/registry/backend_registry.h"
+#include "tests/support/marks.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"

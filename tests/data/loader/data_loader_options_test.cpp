@@ -115,7 +115,7 @@ TEST(PersistentWorkers, WithoutWorkersMessage) {
 // Copies share what the loader knows of its epoch.
 TEST(DataLoaderCopies, GoOnWithOneEpoch) {
   DataLoader loader(Readable{}, {.num_workers = 1});
-  const auto copy = loader;
+  const auto copy = loader;  // NOLINT(performance-unnecessary-copy-initialization): it is what this is about
   auto epoch = loader.start();
   epoch.next();
   EXPECT_EQ(copy.stats().num_batches, 1);

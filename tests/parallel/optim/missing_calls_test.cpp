@@ -18,6 +18,8 @@
 #include "tests/parallel/ddp/nets.h"
 #include "tests/support/marks.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/rank_threads.h"
+#include "tests/support/require.h"
 #include "tests/support/temporary_folder.h"
 
 BACKEND_OF_FILE(both)

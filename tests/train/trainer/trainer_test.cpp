@@ -47,7 +47,8 @@ TEST(Trainer, EqualsALoopByHand) {
       const at::Tensor loss = by_hand.loss(by_hand.model(input), target);
       losses.push_back(loss.item<double>());
       (loss / 2.0).backward();
-      if (++batch % 2 != 0 && batch != loader.size()) continue;
+      ++batch;
+      if (batch % 2 != 0 && batch != loader.size()) continue;
       cohort::nn::utils::clip_grad_norm_(by_hand.model->parameters(), 0.5);
       by_hand.optimizer.step();
       by_hand.optimizer.zero_grad();
@@ -448,7 +449,7 @@ TEST(Trainer, LogsOnceInSoManySteps) {
     void close() override {}
     std::vector<std::string> lines;
   };
-  const auto logger = std::make_shared<Lines>();
+  auto logger = std::make_shared<Lines>();
   const auto make_logger = [&](int64_t first_step) {
     EXPECT_EQ(first_step, 1);
     return logger;

@@ -1,10 +1,6 @@
 #include "cohort/extras/data/transforms/transformed_dataset.h"
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "cohort/data/datasets/tensor_dataset.h"
