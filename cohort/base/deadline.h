@@ -21,12 +21,15 @@ inline Moment deadline_after(std::chrono::milliseconds time, Moment begin = std:
   return begin + bounded_time(time);
 }
 
-/// For poll(): rounded up, or the last millisecond would be spent spinning; 0 when it is over, and an hour at most, so
-/// that who waits looks at the deadline again.
+/// Rounded up, or the last millisecond would be spent spinning; not positive once it is over.
+inline std::chrono::milliseconds time_left(Moment deadline, Moment now = std::chrono::steady_clock::now()) {
+  return std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
+}
+
+/// For poll(): the time left; 0 when it is over, and an hour at most, so that who waits looks at the deadline again.
 inline int milliseconds_until(Moment deadline) {
   constexpr std::chrono::milliseconds kLongestPoll = std::chrono::hours(1);
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp(left, std::chrono::milliseconds(0), kLongestPoll).count());
+  return static_cast<int>(std::clamp(time_left(deadline), std::chrono::milliseconds(0), kLongestPoll).count());
 }
 
 }  // namespace cohort::base

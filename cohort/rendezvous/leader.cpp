@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 
@@ -146,7 +147,7 @@ void Leader::say(const Decision& decision) {
 milliseconds Leader::time_until_next(const Decision& decision) const {
   auto time = settings_.keep_alive_interval / 2;
   if (gap_since_) time = std::min(time, milliseconds(50));
-  if (decision.until) time = std::min(time, std::chrono::ceil<milliseconds>(*decision.until - Clock::now()));
+  if (decision.until) time = std::min(time, base::time_left(*decision.until));
   return std::max(time, milliseconds(1));
 }
 

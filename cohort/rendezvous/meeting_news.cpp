@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/host.h"
 #include "cohort/base/interfaces.h"
 #include "cohort/base/log.h"
@@ -170,9 +171,8 @@ milliseconds Meeting::time_to_wait() const {
   const std::lock_guard lock(mutex_);
   auto time = settings_.keep_alive_interval;
   const auto now = Clock::now();
-  if (deadline_) time = std::min(time, std::chrono::ceil<milliseconds>(*deadline_ - now));
-  if (deadline_ && !is_explained_)
-    time = std::min(time, std::chrono::ceil<milliseconds>(waits_since_ + kRendezvousSilence - now));
+  if (deadline_) time = std::min(time, base::time_left(*deadline_, now));
+  if (deadline_ && !is_explained_) time = std::min(time, base::time_left(waits_since_ + kRendezvousSilence, now));
   return std::max(time, milliseconds(1));
 }
 

@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/env.h"
 #include "cohort/base/host.h"
 #include "cohort/base/interfaces.h"
@@ -154,7 +155,7 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
   bool was_said = false;
   while (true) {
     const auto tried_at = Clock::now();
-    const auto left = std::chrono::ceil<milliseconds>(begin + timeout - tried_at);
+    const auto left = base::time_left(base::deadline_after(timeout, begin), tried_at);
     auto client = connect_once(std::clamp(left, milliseconds(1), is_passed_over_ ? short_try() : kOneTry));
     if (client || store::is_refusal(client.error()) || store::is_tls_hopeless(client.error())) return client;
     // Two agents that began at once may have stood in each other's way, one on IPv4 and one on IPv6, and both let go.

@@ -151,13 +151,17 @@ base::Result<std::vector<Listener>> listen_on(const std::string& host, int port,
   return listeners;
 }
 
-bool wait_for(int socket, short events, Clock::time_point deadline) {
-  pollfd poll_fd{socket, events, 0};
+int poll_until(std::span<pollfd> fds, Clock::time_point deadline) {
   int ready = 0;
   do {
-    ready = poll(&poll_fd, 1, base::milliseconds_until(deadline));
+    ready = poll(fds.data(), fds.size(), base::milliseconds_until(deadline));
   } while (ready == 0 ? Clock::now() < deadline : ready < 0 && errno == EINTR);
-  return ready > 0;
+  return ready;
+}
+
+bool wait_for(int socket, short events, Clock::time_point deadline) {
+  pollfd poll_fd{socket, events, 0};
+  return poll_until({&poll_fd, 1}, deadline) > 0;
 }
 
 Attempt connect_once(const addrinfo& address, Clock::time_point deadline) {

@@ -1,7 +1,10 @@
 /// TCP sockets: listening on the addresses of a host, connecting to a host until a deadline.
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +36,8 @@ struct Attempt {
 };
 Attempt connect_once(const addrinfo& address, std::chrono::steady_clock::time_point deadline);
 
+/// poll() until the deadline, however far it is, signals or not: 0 at the deadline, -1 with errno.
+int poll_until(std::span<pollfd> fds, std::chrono::steady_clock::time_point deadline);
 /// Whether poll's `events` come to `socket` until the deadline.
 bool wait_for(int socket, short events, std::chrono::steady_clock::time_point deadline);
 

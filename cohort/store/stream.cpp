@@ -5,8 +5,8 @@
 
 #include <cerrno>
 
-#include "cohort/base/deadline.h"
 #include "cohort/base/text.h"
+#include "cohort/store/socket.h"
 
 namespace cohort::store {
 
@@ -15,12 +15,9 @@ using base::Result;
 
 Result<void> SocketStream::wait_for(short events, Clock::time_point deadline) const {
   pollfd poll_fd{socket_.get(), events, 0};
-  while (true) {
-    const int ready = poll(&poll_fd, 1, base::milliseconds_until(deadline));
-    if (ready > 0) return {};
-    if (ready == 0 && Clock::now() >= deadline) return Error("it gave no answer in time");
-    if (ready < 0 && errno != EINTR) return Error(base::errno_text(errno));
-  }
+  const int ready = poll_until({&poll_fd, 1}, deadline);
+  if (ready > 0) return {};
+  return Error(ready == 0 ? "it gave no answer in time" : base::errno_text(errno));
 }
 
 Result<void> SocketStream::send(std::string_view bytes, Clock::time_point deadline) {

@@ -163,13 +163,10 @@ Store::Result<void> TcpClient::send_bytes(std::string_view bytes) {
 }
 
 TcpClient::Ready TcpClient::poll_socket(short events, Clock::time_point deadline) {
-  while (true) {
-    std::array<pollfd, 2> fds = {pollfd{socket_.get(), events, 0}, pollfd{interrupt_.get(), POLLIN, 0}};
-    const int ready = poll(fds.data(), fds.size(), base::milliseconds_until(deadline));
-    if (ready == 0 ? Clock::now() < deadline : ready < 0 && errno == EINTR) continue;
-    if (fds[1].revents != 0) return Ready::kInterrupted;
-    return ready == 0 ? Ready::kNo : Ready::kYes;
-  }
+  std::array<pollfd, 2> fds = {pollfd{socket_.get(), events, 0}, pollfd{interrupt_.get(), POLLIN, 0}};
+  const int ready = poll_until(fds, deadline);
+  if (fds[1].revents != 0) return Ready::kInterrupted;
+  return ready == 0 ? Ready::kNo : Ready::kYes;
 }
 
 TcpClient::Ready TcpClient::await_server(short events, Clock::time_point begin, Milliseconds* timeout) {

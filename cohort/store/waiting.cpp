@@ -25,7 +25,7 @@ bool Pauses::rest() {
 }
 
 std::chrono::milliseconds Pauses::left() const {
-  return std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()), std::chrono::milliseconds(0));
+  return std::max(base::time_left(deadline_), std::chrono::milliseconds(0));
 }
 
 }  // namespace cohort::store

@@ -18,6 +18,14 @@ TEST(Deadline, OfAnyTimeFits) {
   EXPECT_EQ(bounded_time(milliseconds(-1)), milliseconds(-1));
 }
 
+TEST(Deadline, TheTimeLeftIsRoundedUp) {
+  const Moment now(std::chrono::hours(1000));
+  EXPECT_EQ(time_left(now + std::chrono::microseconds(1), now), milliseconds(1));
+  EXPECT_EQ(time_left(now + milliseconds(250), now), milliseconds(250));
+  EXPECT_EQ(time_left(now, now), milliseconds(0));
+  EXPECT_EQ(time_left(now - milliseconds(5), now), milliseconds(-5));
+}
+
 TEST(Deadline, PollWaitsForAnHourAtMost) {
   EXPECT_EQ(milliseconds_until(deadline_after(milliseconds::max())), 3'600'000);
   EXPECT_EQ(milliseconds_until(deadline_after(milliseconds::min())), 0);

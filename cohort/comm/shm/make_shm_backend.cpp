@@ -75,7 +75,7 @@ class Attachment {
   // Another backend would wait for that rank too.
   bool somebody_is_missing() const { return has_lost_a_rank_ || Clock::now() >= deadline_; }
 
-  milliseconds left() const { return std::chrono::ceil<milliseconds>(deadline_ - Clock::now()); }
+  milliseconds left() const { return base::time_left(deadline_); }
   std::string key(const char* name) const { return prefix_ + name; }
 
   static std::string describe(const base::Error& error) {

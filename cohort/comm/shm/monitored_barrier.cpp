@@ -102,7 +102,7 @@ void ShmBackend::monitor(const ShmCall& call, bool wait_all_ranks) {
   bool is_out_of_time = false;  // before it has waited for the first missing rank
   for (int rank = 1; rank < size_ && (missing.empty() || wait_all_ranks); ++rank) {
     const auto& word = words[static_cast<size_t>(rank - 1)];
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    const auto left = base::time_left(deadline);
     std::string problem;
     const bool ended = wait_for(*session_, word, std::max(left, milliseconds(0)), &problem);
     if (ended && problem.empty()) continue;

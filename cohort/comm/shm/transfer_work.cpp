@@ -146,7 +146,7 @@ bool TransferWork::wait(milliseconds timeout) {
   const auto deadline = base::deadline_after(timeout);
   for (;;) {
     auto limit = kTransferLookInterval;
-    if (is_limited) limit = std::min(limit, std::chrono::ceil<milliseconds>(deadline - Clock::now()));
+    if (is_limited) limit = std::min(limit, base::time_left(deadline));
     if (wait_a_while(std::max(limit, milliseconds(0))) == Step::kDone) break;
     if (is_limited && Clock::now() >= deadline) throw_failure(wait_timed_out(operation(), timeout));
     throw_interruption();
