@@ -82,10 +82,12 @@ RunConfig::Outcome RunConfig::parse(const std::vector<std::string>& arguments) {
 void RunConfig::parse_or_exit(int argc, const char* const* argv) {
   const auto parsed = options_->set.parse({argv + (argc > 0 ? 1 : 0), argv + argc});
   if (parsed && *parsed) return;
-  const auto rank = base::env_int("RANK", 0);  // under a launcher all ranks see the same: one says it
-  if (rank && rank->value_or(0) > 0) std::exit(parsed ? 0 : kUsageError);
-  const int fd = parsed ? STDOUT_FILENO : STDERR_FILENO;
-  static_cast<void>(base::write_all(fd, parsed ? help() : "error: " + parsed.error().describe() + "\n").ok());
+  const std::string text = parsed ? help() : "error: " + parsed.error().describe() + "\n";
+  // Every rank: the launcher may end rank 0 before it has printed this. It starts no worker a third time for a ValueError.
+  if (!parsed) job::write_error_file("ValueError: " + parsed.error().describe());
+  const auto rank = base::env_int("RANK", 0);
+  const bool says = !rank || rank->value_or(0) == 0;  // under a launcher all ranks see the same: one says it
+  if (says) static_cast<void>(base::write_all(parsed ? STDOUT_FILENO : STDERR_FILENO, text).ok());
   std::exit(parsed ? 0 : kUsageError);
 }
 

@@ -70,7 +70,7 @@ class COHORT_API RunConfig {
   /// Without the program's name. c10::ValueError with the text for the user; variables may be partly set then.
   Outcome parse(const std::vector<std::string>& arguments);
   /// As main() gets them. --help prints to stdout and ends with 0; an error prints to stderr and ends with 2. Of a
-  /// job's ranks (RANK) only 0 prints.
+  /// job's ranks (RANK) only 0 prints; every rank tells the launcher of an error.
   void parse_or_exit(int argc, const char* const* argv);
   /// What has ended main(): prints "PROGRAM: error: ..." to stderr, and tells the launcher, which starts workers no third time
   /// whose error cannot change, such as a c10::ValueError. Returns: the exit code, 1.

@@ -104,6 +104,22 @@ TEST(RunConfig, ReportsWhatHasEndedTheProgramMessage) {
   EXPECT_NE(base::read_file(file)->find("\"std::invalid_argument: no number\""), std::string::npos);
 }
 
+TEST(RunConfig, EveryRankTellsTheLauncherOfAWrongOption) {
+  const test::TemporaryFolder folder;
+  const std::string file = folder / "error.json";
+  Wanted wanted;
+  RunConfig config("train", "Trains.");
+  wanted.add_to(config);
+  const char* wrong[] = {"train", "--epochs", "0"};
+  const auto ends_on_rank_1 = [&] {
+    base::set_env("RANK", "1");
+    base::set_env("TORCHELASTIC_ERROR_FILE", file);
+    config.parse_or_exit(3, wrong);
+  };
+  EXPECT_EXIT(ends_on_rank_1(), testing::ExitedWithCode(2), "^$");
+  EXPECT_NE(base::read_file(file)->find("\"ValueError: --epochs \\\"0\\\": must be at least 1\""), std::string::npos);
+}
+
 TEST(RunConfig, EndsTheProgramByItself) {
   Wanted wanted;
   RunConfig config("train", "Trains.");
