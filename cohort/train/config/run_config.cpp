@@ -32,6 +32,13 @@ report::ProgramOption option_of(const std::string& name, T& value, const std::st
           .limits = {limits.min, limits.above, limits.max, limits.below, limits.choices}};
 }
 
+// Under a launcher all ranks see the same: one says it.
+[[noreturn]] void end_program(int fd, const std::string& text, int code) {
+  const auto rank = base::env_int("RANK", 0);
+  if (!rank || rank->value_or(0) == 0) static_cast<void>(base::write_all(fd, text).ok());
+  std::exit(code);
+}
+
 }  // namespace
 
 struct RunConfig::Options {
@@ -82,13 +89,11 @@ RunConfig::Outcome RunConfig::parse(const std::vector<std::string>& arguments) {
 void RunConfig::parse_or_exit(int argc, const char* const* argv) {
   const auto parsed = options_->set.parse({argv + (argc > 0 ? 1 : 0), argv + argc});
   if (parsed && *parsed) return;
-  const std::string text = parsed ? help() : "error: " + parsed.error().describe() + "\n";
+  if (parsed) end_program(STDOUT_FILENO, help(), 0);
+  const std::string text = parsed.error().describe();
   // Every rank: the launcher may end rank 0 before it has printed this. It starts no worker a third time for a ValueError.
-  if (!parsed) job::write_error_file("ValueError: " + parsed.error().describe());
-  const auto rank = base::env_int("RANK", 0);
-  const bool says = !rank || rank->value_or(0) == 0;  // under a launcher all ranks see the same: one says it
-  if (says) static_cast<void>(base::write_all(parsed ? STDOUT_FILENO : STDERR_FILENO, text).ok());
-  std::exit(parsed ? 0 : kUsageError);
+  job::write_error_file("ValueError: " + text);
+  end_program(STDERR_FILENO, "error: " + text + "\n", kUsageError);
 }
 
 int RunConfig::report(const std::exception& error) const {

@@ -29,6 +29,11 @@ def plain(text, job):
     return text.replace(str(job.folder), "FOLDER").replace(str(job.port), "PORT")
 
 
+def wait_for_end_of_guard(pid):
+    """On a busy machine a signal takes its time."""
+    wait_until(lambda: (state_of(pid) or "Z")[0] == "Z", "the guard's end")
+
+
 def messages(agent):
     """The launcher's own lines, without the report of failed workers."""
     text = plain(agent.errors, agent.job)
@@ -334,7 +339,7 @@ def test_no_worker_outlives_its_launcher(job, order):
     for name in order.replace(", later", "").split():
         os.kill(pids[name], signal.SIGKILL)
         if "later" in order and name == "guard":
-            wait_until(lambda: not state_of(pids["guard"]) or state_of(pids["guard"])[0] == "Z", "the guard's end")
+            wait_for_end_of_guard(pids["guard"])
             assert agent.workers() == workers, "a job does not need its guard"
     assert agent.finish() == -signal.SIGKILL
     wait_until(lambda: not set(workers) & set(job.processes()), job.processes)
@@ -348,7 +353,7 @@ def test_job_whose_guard_is_gone_restarts_and_ends_as_usual(job):
     agent.wait_for_output("count=0.")
     guard = agent.guard()
     os.kill(guard, signal.SIGKILL)
-    wait_until(lambda: (state_of(guard) or "Z")[0] == "Z", "the guard's end")  # on a busy machine a signal takes its time
+    wait_for_end_of_guard(guard)
     os.kill(agent.workers()[0], signal.SIGKILL)
     assert agent.finish() == 0, agent.errors
     assert "count=1." in agent.output
