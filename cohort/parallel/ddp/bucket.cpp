@@ -10,6 +10,7 @@
 #include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/parallel/ddp/bucket_memory.h"
 #include "cohort/parallel/ddp/device_streams.h"
+#include "cohort/parallel/ddp/hook_result.h"
 #include "cohort/parallel/ddp/in_place.h"
 
 namespace cohort::ddp {

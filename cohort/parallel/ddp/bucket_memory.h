@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cohort/comm/group/process_group.h"
+#include "cohort/export.h"
 
 namespace cohort::ddp {
 
@@ -21,7 +22,8 @@ at::Tensor make_bucket_memory(const std::vector<at::Tensor>& parameters, const s
 at::Tensor alias_of(const at::Tensor& flat, int64_t offset, const at::Tensor& parameter);
 
 /// What a rank without data gives to the reduction of these parameters' gradients.
-at::Tensor zeros_of_bucket(const std::vector<at::Tensor>& parameters, const std::vector<size_t>& indices,
-                           bool is_sparse, std::optional<at::ScalarType> dtype);
+COHORT_TEST_API at::Tensor zeros_of_bucket(const std::vector<at::Tensor>& parameters,
+                                           const std::vector<size_t>& indices, bool is_sparse,
+                                           std::optional<at::ScalarType> dtype);
 
 }  // namespace cohort::ddp

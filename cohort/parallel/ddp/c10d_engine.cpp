@@ -6,6 +6,7 @@
 
 #include "cohort/comm/release/torch_compat.h"
 #include "cohort/parallel/ddp/engine.h"
+#include "cohort/parallel/ddp/hook_result.h"
 #include "cohort/parallel/module/gradient_hooks.h"
 
 namespace cohort::ddp {
@@ -33,7 +34,7 @@ class C10dEngine final : public GradientEngine {
  public:
   explicit C10dEngine(EngineInput input) : parameters_(input.parameters), options_(input.options) {
     TORCH_CHECK(!input.gradient_dtype,
-                "mixed_precision needs Engine::kCohort or kInline: until its buckets are rebuilt, LibTorch's reducer "
+                "mixed_precision needs Engine::kCohort: until its buckets are rebuilt, LibTorch's reducer "
                 "averages memory in which there are no gradients.");
     comm::C10dReducerArguments arguments;
     arguments.parameters = input.parameters;
@@ -121,10 +122,9 @@ class C10dEngine final : public GradientEngine {
   }
 
   void observe(ReductionObserver&) override {
-    TORCH_CHECK(
-        false,
-        "fuse_step and track_gradient_norm need Engine::kCohort or kInline: LibTorch's reducer does not say when a "
-        "bucket is done.");
+    TORCH_CHECK(false,
+                "fuse_step and track_gradient_norm need Engine::kCohort: LibTorch's reducer does not say when a "
+                "bucket is done.");
   }
 
   BucketPlan buckets() const override {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cohort/comm/backend/host_program.h"
+#include "cohort/parallel/ddp/hook_result.h"
 
 namespace cohort::ddp {
 

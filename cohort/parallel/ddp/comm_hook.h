@@ -43,19 +43,6 @@ COHORT_API CommHookFuture completed_future(const at::Tensor& value);
 /// Throws c10::Error for anything else (PyTorch's text).
 COHORT_API at::Tensor tensor_of(const c10::IValue& value);
 
-/// What a hook has made of a dense bucket becomes its contents, converted to its dtype: as many elements as the buffer had that
-/// the hook saw. Throws c10::Error for another number.
-void copy_result(const at::Tensor& contents, const at::Tensor& result);
-
-/// Waits. Throws what the hook's operation threw.
-at::Tensor result_of(const CommHookFuture& future);
-
-/// Waits for each, and empties the list. Throws what the first that failed threw.
-void wait_for_all(std::vector<CommHookFuture>& futures);
-
-/// Runs `hook`. Throws c10::Error when it gives no future.
-CommHookFuture run_comm_hook(const CommHook& hook, GradBucket& bucket);
-
 /// False for an empty std::function or a null pointer.
 template <class Hook>
 bool is_callable(Hook& hook) {

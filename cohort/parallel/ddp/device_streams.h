@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "cohort/export.h"
+
 namespace cohort::ddp {
 
 /// The streams that a bucket's slots have been filled in since the last reduction.
@@ -23,7 +25,7 @@ class FillingStreams {
 };
 
 /// The caller's streams: where the program itself, its optimizer above all, works on gradients.
-class CallerStreams {
+class COHORT_TEST_API CallerStreams {
  public:
   explicit CallerStreams(const std::vector<at::Tensor>& parameters);
   /// Takes the calling thread's current stream of each accelerator that holds parameters.
@@ -40,6 +42,6 @@ class CallerStreams {
 
 /// Keeps the memory, once freed, from its next owner until the current stream's work on it is done; for memory that may have
 /// been allocated in another stream. No effect on undefined and sparse tensors.
-void used_in_current_stream(const at::Tensor& tensor);
+COHORT_TEST_API void used_in_current_stream(const at::Tensor& tensor);
 
 }  // namespace cohort::ddp

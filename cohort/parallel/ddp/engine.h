@@ -1,4 +1,4 @@
-/// GradientEngine: the interface behind ddp::Reducer. Three engines implement it (see ddp::Engine).
+/// GradientEngine: the interface behind ddp::Reducer. Two engines implement it (ddp::Engine); tests bring a third, the reference.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/export.h"
 #include "cohort/parallel/ddp/bucket_plan.h"
 #include "cohort/parallel/ddp/comm_hook.h"
 #include "cohort/parallel/ddp/options.h"
@@ -68,7 +69,11 @@ struct EngineInput {
 };
 
 std::unique_ptr<GradientEngine> make_overlap_engine(EngineInput input);
-std::unique_ptr<GradientEngine> make_inline_engine(EngineInput input);
 std::unique_ptr<GradientEngine> make_c10d_engine(EngineInput input);
+
+/// For tests: makes the engine of reducers whose options name kEngineOfTests. Null until a test sets it.
+using EngineMaker = std::unique_ptr<GradientEngine> (*)(EngineInput);
+COHORT_TEST_API extern EngineMaker make_engine_of_tests;
+inline constexpr auto kEngineOfTests = static_cast<Engine>(-1);
 
 }  // namespace cohort::ddp

@@ -20,7 +20,6 @@ namespace cohort::ddp {
 enum class Engine {
   kCohort,  ///< our reducer: overlaps with backward, gradients live in the buckets, or stay in place
   kC10d,    ///< LibTorch's c10d::Reducer, the engine behind Python's DDP
-  kInline,  ///< all-reduces each bucket after backward; short, slow, the readable reference
 };
 
 /// Dtypes of forward, backward and reduction, PyTorch's _MixedPrecision; an absent one leaves what is there. Floating-point

@@ -18,6 +18,7 @@
 #include "cohort/comm/group/job_warning.h"
 #include "cohort/parallel/ddp/agree_on_buckets.h"
 #include "cohort/parallel/ddp/bucket_memory.h"
+#include "cohort/parallel/ddp/hook_result.h"
 #include "cohort/parallel/ddp/in_place.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
 #include "cohort/parallel/ddp/unfinished_step.h"

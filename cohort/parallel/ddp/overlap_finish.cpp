@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cohort/parallel/ddp/bucket_memory.h"
+#include "cohort/parallel/ddp/hook_result.h"
 #include "cohort/parallel/ddp/overlap_engine.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
 #include "cohort/parallel/ddp/unfinished_step.h"

@@ -3,13 +3,14 @@
 
 #include <vector>
 
+#include "cohort/export.h"
 #include "cohort/parallel/ddp/options.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
 
 namespace cohort::ddp {
 
 /// `what`: what cannot be done now; see UnfinishedReduction. `is_ready`: a flag per parameter.
-[[noreturn]] void throw_unfinished(const ReducerOptions& options, Reader reader, const char* what,
-                                   const std::vector<char>& is_ready);
+[[noreturn]] COHORT_TEST_API void throw_unfinished(const ReducerOptions& options, Reader reader, const char* what,
+                                                   const std::vector<char>& is_ready);
 
 }  // namespace cohort::ddp

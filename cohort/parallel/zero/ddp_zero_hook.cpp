@@ -7,6 +7,7 @@
 #include <map>
 
 #include "cohort/base/purpose.h"
+#include "cohort/parallel/ddp/hook_result.h"
 #include "cohort/parallel/zero/optimizer_parts.h"
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"
 

@@ -10,6 +10,7 @@
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "tests/devices/ddp/device_nets.h"
 #include "tests/devices/ddp/device_training.h"
+#include "tests/support/inline_engine.h"
 #include "tests/support/sim_device/streams.h"
 
 namespace cohort::sim {
@@ -102,7 +103,7 @@ TEST_F(DdpStreams, OneBucketOfTwoStreamsOfWhichTheSideIsAhead) {
 // A gradient that one stream has made is averaged in another, and its memory given on by the first. Not with LibTorch's reducer:
 // its gradients stay where autograd put them, so that it is the program that must record their use.
 TEST_F(DdpStreams, AGradientOfAnotherStreamIsKeptUntilTheBucketHasIt) {
-  for (const auto engine : {ddp::Engine::kCohort, ddp::Engine::kInline}) {
+  for (const auto engine : {ddp::Engine::kCohort, ddp::kInline}) {
     expect_bits_of_cpu_of(engine, {.changes_side_stream = true});
   }
 }
@@ -174,7 +175,7 @@ TEST_F(DdpStreams, AStaticGraphThatLeavesParametersOfAnotherDeviceUnused) {
 // Not with LibTorch's reducer, which zeroes the slots of unused parameters in the stream of whichever hook comes first, and
 // records no use of its memory.
 void expect_bits_of_cpu_with_optimizers_aside() {
-  for (const auto engine : {ddp::Engine::kCohort, ddp::Engine::kInline}) {
+  for (const auto engine : {ddp::Engine::kCohort, ddp::kInline}) {
     expect_bits_of_cpu_for_sandwich({.find_unused_parameters = true, .engine = engine}, Side::kWholeSteps);
     expect_bits_of_cpu_for_sandwich({.find_unused_parameters = true, .engine = engine}, Side::kBackward);
     expect_bits_of_cpu_for_sandwich({.static_graph = true, .engine = engine}, Side::kWholeSteps);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cohort/parallel/ddp/options.h"
+#include "tests/support/inline_engine.h"
 #include "tests/support/require.h"
 #include "tests/support/sim_device/device_test.h"
 
@@ -84,7 +85,7 @@ inline void expect_bits_of_cpu(const Training& training, bool (*agree)(const Wei
 /// Each engine of DDP, by its name in messages.
 inline void for_each_engine(const std::function<void(ddp::Engine)>& fn) {
   for (const auto& [engine, name] : {std::pair{ddp::Engine::kCohort, "kCohort"}, std::pair{ddp::Engine::kC10d, "kC10d"},
-                                     std::pair{ddp::Engine::kInline, "kInline"}}) {
+                                     std::pair{ddp::kInline, "kInline"}}) {
     SCOPED_TRACE(name);
     try {
       fn(engine);

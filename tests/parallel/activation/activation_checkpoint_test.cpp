@@ -18,6 +18,7 @@
 
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "tests/parallel/ddp/nets.h"
+#include "tests/support/inline_engine.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 
@@ -174,7 +175,7 @@ TEST_P(DdpCheckpoint, GradientsAreThoseWithoutItInEveryMode) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, DdpCheckpoint, testing::Values(ddp::Engine::kCohort, ddp::Engine::kInline));
+INSTANTIATE_TEST_SUITE_P(Engines, DdpCheckpoint, testing::Values(ddp::Engine::kCohort, ddp::kInline));
 
 }  // namespace
 }  // namespace cohort

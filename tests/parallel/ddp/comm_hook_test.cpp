@@ -16,6 +16,7 @@
 #include "cohort/parallel/ddp/hooks/post_local_sgd_hook.h"
 #include "cohort/parallel/ddp/hooks/quantization_hooks.h"
 #include "tests/parallel/ddp/nets.h"
+#include "tests/support/inline_engine.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 
@@ -101,7 +102,7 @@ TEST_P(CommHookOfEngine, SeesTheBucketsInOrderAndUndivided) {
       std::iota(expected.begin(), expected.end(), 0);
       REQUIRE(seen == expected);
     }
-    REQUIRE(GetParam() == Engine::kInline || *num_buckets == 3);
+    REQUIRE(GetParam() == kInline || *num_buckets == 3);
   });
 }
 
@@ -149,7 +150,7 @@ TEST_P(CommHookOfEngine, RunsOnOneRankToo) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, CommHookOfEngine, testing::Values(Engine::kCohort, Engine::kC10d, Engine::kInline));
+INSTANTIATE_TEST_SUITE_P(Engines, CommHookOfEngine, testing::Values(Engine::kCohort, Engine::kC10d, kInline));
 
 CommHookFuture compressed_and_doubled(const Group& group, GradBucket& bucket) {
   REQUIRE(bucket.buffer().scalar_type() == at::kHalf);
@@ -259,7 +260,7 @@ TEST(CommHook, EveryTypeIsRegistered) {
 TEST(CommHook, RegisteredTwiceMessage) {
   run_rank_threads(1, [](int, const Group& group) {
     const Weights weights({3});
-    for (const auto engine : {Engine::kCohort, Engine::kC10d, Engine::kInline}) {
+    for (const auto engine : {Engine::kCohort, Engine::kC10d, kInline}) {
       Reducer reducer(weights.tensors, small_buckets(group, engine));
       reducer.register_builtin_comm_hook(BuiltinCommHookType::kFp16Compress);
       REQUIRE_EQUAL(error_of([&] { reducer.register_comm_hook(nullptr, noop_hook); }),

@@ -11,6 +11,7 @@
 #include "cohort/parallel/ddp/hooks/compress_hooks.h"
 #include "cohort/parallel/ddp/hooks/power_sgd_hook.h"
 #include "cohort/parallel/ddp/reducer.h"
+#include "tests/support/inline_engine.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 
@@ -143,13 +144,12 @@ TEST_P(ComplexHookOfEngine, PowerSGDTakesTheMatrixOfBothParts) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, ComplexHookOfEngine,
-                         testing::Values(Engine::kCohort, Engine::kC10d, Engine::kInline));
+INSTANTIATE_TEST_SUITE_P(Engines, ComplexHookOfEngine, testing::Values(Engine::kCohort, Engine::kC10d, kInline));
 
 // The future's value may be complex, too.
 TEST(ComplexHook, MayGiveComplexNumbers) {
   run_rank_threads(1, [](int, const Group& group) {
-    for (const auto engine : {Engine::kCohort, Engine::kInline}) {
+    for (const auto engine : {Engine::kCohort, kInline}) {
       const ComplexWeights weights;
       Reducer reducer(weights.tensors, of_engine(group, engine));
       reducer.register_comm_hook(nullptr, [](std::nullptr_t, GradBucket& bucket) {
@@ -180,7 +180,7 @@ TEST(ComplexGradients, HaveARealNorm) {
 
 TEST(ComplexHook, TooFewNumbersMessage) {
   run_rank_threads(1, [](int, const Group& group) {
-    for (const auto engine : {Engine::kCohort, Engine::kInline}) {
+    for (const auto engine : {Engine::kCohort, kInline}) {
       const std::vector<at::Tensor> weight{torch::zeros({5}, at::TensorOptions(at::kComplexFloat).requires_grad(true))};
       Reducer reducer(weight, of_engine(group, engine));
       reducer.register_comm_hook(nullptr, [](std::nullptr_t, GradBucket& bucket) {

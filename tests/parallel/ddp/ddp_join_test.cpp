@@ -9,6 +9,7 @@
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
 #include "tests/parallel/ddp/nets.h"
+#include "tests/support/inline_engine.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 
@@ -161,8 +162,7 @@ TEST_P(DdpJoin, ManyBucketsAndARankWithoutAnyData) {
         require_value(bias, 2, "each rank's is 2");
       }
     }
-    REQUIRE(GetParam() == Engine::kInline ||
-            (ddp->reducer().has_rebuilt_buckets() && ddp->reducer().buckets().size() > 2));
+    REQUIRE(GetParam() == kInline || (ddp->reducer().has_rebuilt_buckets() && ddp->reducer().buckets().size() > 2));
   });
 }
 
@@ -186,7 +186,7 @@ TEST_P(DdpJoin, ParametersThatOnlySomeUse) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, DdpJoin, testing::Values(Engine::kCohort, Engine::kC10d, Engine::kInline));
+INSTANTIATE_TEST_SUITE_P(Engines, DdpJoin, testing::Values(Engine::kCohort, Engine::kC10d, kInline));
 
 TEST(DdpJoinOfOneEngine, SparseGradients) {
   run_rank_threads(2, [](int rank, const Group& group) {
@@ -227,7 +227,7 @@ TEST(DdpJoinOfOneEngine, HooksAreShadowed) {
 
 // A rank that had no data while the others learned the graph.
 TEST(DdpJoinOfOneEngine, StaticGraphThatOneRankLearnsLate) {
-  for (const auto engine : {Engine::kCohort, Engine::kInline}) {
+  for (const auto engine : {Engine::kCohort, kInline}) {
     for (const int num_steps : {1, 3}) {
       run_rank_threads(2, [&](int rank, const Group& group) {
         test::Branches net;

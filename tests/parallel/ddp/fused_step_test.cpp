@@ -15,6 +15,7 @@
 #include "cohort/parallel/ddp/hooks/compress_hooks.h"
 #include "cohort/parallel/optim/fused_optimizers.h"
 #include "tests/parallel/ddp/nets.h"
+#include "tests/support/inline_engine.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 
@@ -128,7 +129,7 @@ TEST_P(FusedStepOf, EqualsTheStepAfterTheReduction) {
     run_rank_threads(world_size, [](int rank, const Group& group) {
       const auto expected = train(rank, group, GetParam().second, {});
       require_close(train(rank, group, GetParam().second, {.is_fused = true}), expected);
-      require_close(train(rank, group, GetParam().second, {.is_fused = true, .engine = Engine::kInline}), expected);
+      require_close(train(rank, group, GetParam().second, {.is_fused = true, .engine = kInline}), expected);
     });
   }
 }
@@ -236,7 +237,7 @@ TEST(FusedStep, ReducersThatCannotMessage) {
     options.engine = Engine::kC10d;
     Reducer of_libtorch({parameter}, options);
     test::require_equal(error_of([&] { of_libtorch.fuse_step(optimizer); }),
-                        "fuse_step and track_gradient_norm need Engine::kCohort or kInline: LibTorch's reducer does "
+                        "fuse_step and track_gradient_norm need Engine::kCohort: LibTorch's reducer does "
                         "not say when a bucket is "
                         "done.");
     options.engine = Engine::kCohort;

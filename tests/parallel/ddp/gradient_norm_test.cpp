@@ -12,6 +12,7 @@
 #include "cohort/parallel/ddp/hooks/noop_hook.h"
 #include "cohort/parallel/optim/clip_grad.h"
 #include "tests/parallel/ddp/nets.h"
+#include "tests/support/inline_engine.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 
@@ -23,7 +24,7 @@ using test::run_rank_threads;
 
 TEST(GradientNorm, IsThatOfAllGradients) {
   for (const int world_size : {1, 2, 3}) {
-    for (const auto engine : {Engine::kCohort, Engine::kInline}) {
+    for (const auto engine : {Engine::kCohort, kInline}) {
       for (const double norm_type : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()}) {
         run_rank_threads(world_size, [&](int rank, const Group& group) {
           Options options;

@@ -13,6 +13,7 @@
 
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "tests/parallel/ddp/nets.h"
+#include "tests/support/inline_engine.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 
@@ -86,7 +87,7 @@ TEST_P(Graphs, BackwardWithinBackward) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, Graphs, testing::Values(Engine::kCohort, Engine::kInline));
+INSTANTIATE_TEST_SUITE_P(Engines, Graphs, testing::Values(Engine::kCohort, kInline));
 
 TEST(DdpGraphs, GradientsOfGradientsMessage) {
   testing::internal::CaptureStderr();
@@ -250,7 +251,7 @@ TEST_P(OtherGroups, GoOnWithFewerRanks) {
     for (int step = 0; step < 3; ++step) {
       net->zero_grad();
       ddp(x).sum().backward();
-      REQUIRE(GetParam() == Engine::kInline || ddp->reducer().has_rebuilt_buckets() == (step > 0));
+      REQUIRE(GetParam() == kInline || ddp->reducer().has_rebuilt_buckets() == (step > 0));
       const auto averaged = net->second->weight.grad().clone();
       net->zero_grad();
       {
@@ -272,7 +273,7 @@ TEST_P(OtherGroups, GoOnWithFewerRanks) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, OtherGroups, testing::Values(Engine::kCohort, Engine::kC10d, Engine::kInline));
+INSTANTIATE_TEST_SUITE_P(Engines, OtherGroups, testing::Values(Engine::kCohort, Engine::kC10d, kInline));
 
 // A static graph is learned again, by whoever is left; and a pass without backward does not count as the first.
 TEST_P(OtherGroups, LearnAStaticGraphAgain) {

@@ -17,6 +17,7 @@
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
 #include "tests/parallel/ddp/nets.h"
+#include "tests/support/inline_engine.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 
@@ -104,7 +105,7 @@ TEST_P(Precision, ReducesInItsDtype) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, Precision, testing::Values(Engine::kCohort, Engine::kInline));
+INSTANTIATE_TEST_SUITE_P(Engines, Precision, testing::Values(Engine::kCohort, kInline));
 
 TEST(DdpPrecision, ParametersAreLowFromForwardToTheEndOfBackward) {
   run_rank_threads(2, [](int rank, const Group& group) {
@@ -386,10 +387,9 @@ TEST(DdpPrecision, RefusalsMessage) {
     test::require_equal(error_of([&] { ddp->register_comm_hook(group, allreduce_hook); }),
                         "register_comm_hook or register_builtin_comm_hook can only be called once.");
     options.engine = Engine::kC10d;
-    test::require_equal(
-        error_of([&] { DistributedDataParallel wrong(Mlp(), options); }),
-        "mixed_precision needs Engine::kCohort or kInline: until its buckets are rebuilt, LibTorch's reducer "
-        "averages memory in which there are no gradients.");
+    test::require_equal(error_of([&] { DistributedDataParallel wrong(Mlp(), options); }),
+                        "mixed_precision needs Engine::kCohort: until its buckets are rebuilt, LibTorch's reducer "
+                        "averages memory in which there are no gradients.");
     options.mixed_precision->reduce_dtype = at::kInt;
     test::require_equal(
         error_of([&] { DistributedDataParallel wrong(Mlp(), options); }),

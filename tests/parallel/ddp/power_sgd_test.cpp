@@ -10,6 +10,7 @@
 #include "cohort/parallel/ddp/hooks/orthogonalize.h"
 #include "cohort/parallel/ddp/hooks/power_sgd_hook.h"
 #include "cohort/parallel/ddp/reducer.h"
+#include "tests/support/inline_engine.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 
@@ -88,7 +89,7 @@ TEST_P(PowerSGDOfEngine, MatricesOfLowRankTravelWithoutLoss) {
           REQUIRE(distance(shapes.tensors[i].grad(), shapes.mean(i, step)) < 1e-4);
         }
       }
-      REQUIRE(reducer.buckets().size() == (GetParam() == Engine::kInline ? 1 : 2));
+      REQUIRE(reducer.buckets().size() == (GetParam() == kInline ? 1 : 2));
       REQUIRE(state->iter() == 5);
       const auto stats = state->compression_stats();
       REQUIRE(stats.numel_before_compression == 3 * (192 + 7 + 120 + 1));
@@ -98,7 +99,7 @@ TEST_P(PowerSGDOfEngine, MatricesOfLowRankTravelWithoutLoss) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, PowerSGDOfEngine, testing::Values(Engine::kCohort, Engine::kC10d, Engine::kInline));
+INSTANTIATE_TEST_SUITE_P(Engines, PowerSGDOfEngine, testing::Values(Engine::kCohort, Engine::kC10d, kInline));
 
 // What is lost in one step comes in later ones: the sums of true and of compressed gradients stay together.
 TEST(PowerSGD, ErrorFeedbackMakesUpForWhatWasLost) {

@@ -13,6 +13,7 @@
 #include "cohort/parallel/ddp/bucket_plan.h"
 #include "cohort/parallel/module/gradient_hooks.h"
 #include "tests/parallel/ddp/nets.h"
+#include "tests/support/inline_engine.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
 #include "tests/support/rounding.h"
@@ -139,7 +140,7 @@ TEST_P(EngineAgreement, UnusedParametersEqualLibTorchs) {
   expect_same(ours, theirs);
   EXPECT_EQ(ours.buckets, theirs.buckets);
   EXPECT_EQ(ours.buckets[0].front(), std::vector<size_t>{5});  // what comes last in forward comes first in backward
-  expect_same(ours, with(Engine::kInline));
+  expect_same(ours, with(kInline));
 }
 
 TEST_P(EngineAgreement, StaticGraphWithUnusedParametersEqualsLibTorchs) {
@@ -163,8 +164,7 @@ TEST_P(EngineAgreement, StaticGraphWithUnusedParametersEqualsLibTorchs) {
 
 // Above two ranks the order of Gloo's sums depends on the bucket, and the reference never rebuilds its buckets.
 TEST(Reducer, InlineReferenceEqualsOverlappingEngine) {
-  auto inline_options = ReducerOptions{};
-  inline_options.engine = Engine::kInline;
+  const ReducerOptions inline_options{.process_group = {}, .engine = kInline};
   expect_same(run_engine<Mlp>(2, {}, 4, plain_step<Mlp>), run_engine<Mlp>(2, inline_options, 4, plain_step<Mlp>));
 }
 

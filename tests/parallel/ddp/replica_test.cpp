@@ -13,6 +13,7 @@
 
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "tests/parallel/ddp/nets.h"
+#include "tests/support/inline_engine.h"
 #include "tests/support/rank_threads.h"
 
 namespace cohort::ddp {
@@ -90,7 +91,7 @@ TEST(Replica, BuffersFollowRankZeroBeforeEachSynchronisedForward) {
 
 // The future is waited for at the end of backward, when its value replaces what the ranks had.
 TEST(Replica, BufferHooksTakeThePlaceOfTheBroadcast) {
-  for (const auto engine : {Engine::kCohort, Engine::kC10d, Engine::kInline}) {
+  for (const auto engine : {Engine::kCohort, Engine::kC10d, kInline}) {
     for (const auto location : {BufferCommHookLocation::kPreForward, BufferCommHookLocation::kPostForward}) {
       run_rank_threads(2, [&](int rank, const Group& group) {
         Buffered net;

@@ -12,6 +12,7 @@
 
 #include "cohort/comm/group/process_group.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
+#include "tests/support/inline_engine.h"
 #include "tests/support/marks.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
@@ -129,7 +130,7 @@ TEST_P(PassesOfEngine, AGraphThatIsGoneIsNotWaitedFor) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, PassesOfEngine, testing::Values(Engine::kCohort, Engine::kInline));
+INSTANTIATE_TEST_SUITE_P(Engines, PassesOfEngine, testing::Values(Engine::kCohort, kInline));
 
 // A gradient penalty comes to the outputs, but brings no gradients of parameters.
 TEST(SeveralPasses, AreNotOverAfterAPassThatBringsNoGradients) {

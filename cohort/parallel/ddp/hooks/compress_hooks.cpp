@@ -3,6 +3,7 @@
 #include <ATen/core/jit_type.h>
 
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/parallel/ddp/hook_result.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
 
 namespace cohort::ddp {

@@ -11,6 +11,7 @@
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "hooks_by_name.h"
 #include "nets.h"
+#include "tests/support/inline_engine.h"
 #include "training_case.h"
 
 namespace {
@@ -124,7 +125,7 @@ ddp::Engine engine_named(const std::string& name) {
   if (name == "cohort") return ddp::Engine::kCohort;
   if (name == "c10d") return ddp::Engine::kC10d;
   TORCH_CHECK_VALUE(name == "inline", "unknown engine \"", name, "\"");
-  return ddp::Engine::kInline;
+  return ddp::kInline;
 }
 
 void train(const std::string& path, const std::string& engine_name, const std::string& result_path) {

@@ -1,5 +1,5 @@
-// The readable reference: after backward, one bucket after the other is flattened, all-reduced and copied back.
-// Same plan, same arithmetic and same order of operations as the overlapping engine, without its states.
+#include "tests/support/inline_engine.h"
+
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
@@ -11,6 +11,7 @@
 #include "cohort/parallel/ddp/bucket_memory.h"
 #include "cohort/parallel/ddp/device_streams.h"
 #include "cohort/parallel/ddp/engine.h"
+#include "cohort/parallel/ddp/hook_result.h"
 #include "cohort/parallel/ddp/unfinished_step.h"
 #include "cohort/parallel/module/gradient_hooks.h"
 
@@ -152,7 +153,7 @@ class InlineEngine final : public GradientEngine {
     std::vector<at::Tensor> parameters;
     for (const size_t index : plan_[bucket]) parameters.push_back(parameters_[index]);
     GradBucket seen(bucket, plan_.size(), tensor, std::move(parameters));
-    const auto result = result_of(run_comm_hook(hook_, seen));
+    auto result = result_of(run_comm_hook(hook_, seen));
     if (tensor.is_sparse()) return result;
     if (!tensor.is_complex()) return result.reshape(tensor.sizes());  // in the dtype that the hook gave
     copy_result(tensor, result);
@@ -188,10 +189,14 @@ class InlineEngine final : public GradientEngine {
   std::vector<parallel::GradientHook> hooks_;
 };
 
-}  // namespace
-
 std::unique_ptr<GradientEngine> make_inline_engine(EngineInput input) {
   return std::make_unique<InlineEngine>(std::move(input));
 }
+
+[[maybe_unused]] const EngineMaker kWithoutOne = std::exchange(make_engine_of_tests, &make_inline_engine);
+
+}  // namespace
+
+const Engine kInline = kEngineOfTests;
 
 }  // namespace cohort::ddp
