@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <string>
-
-#include "cohort/base/purpose.h"
+#include <string_view>
 
 namespace cohort::job {
+
+/// Stands between a call and its purpose.
+inline constexpr std::string_view kWhichIs = ", which is ";
 
 struct Operation {
   std::string name;  ///< "all_reduce"
@@ -23,7 +25,7 @@ struct Operation {
   std::string shape;      ///< "[2, 3]"; what must agree on every rank, so empty where ranks may differ (uneven splits)
   int root = -1;          ///< group rank, of a send or receive the peer; -1 where there is none
   std::string reduce_op;  ///< "SUM"; empty where there is none
-  base::Purpose purpose = base::Purpose::kOwn;
+  std::string_view purpose;  ///< for what the library calls it, of static storage; empty: the program's own call
 };
 
 }  // namespace cohort::job

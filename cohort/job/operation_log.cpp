@@ -12,9 +12,7 @@ constexpr size_t kKept = 16;
 constexpr size_t kMaxLines = 64;
 constexpr size_t kMaxLineLength = 4096;
 
-size_t purpose_begin(const std::string& signature) {
-  return std::min(signature.find(base::kWhichIs), signature.size());
-}
+size_t purpose_begin(const std::string& signature) { return std::min(signature.find(kWhichIs), signature.size()); }
 
 }  // namespace
 
@@ -24,7 +22,9 @@ std::string signature(const Operation& operation) {
   if (!operation.reduce_op.empty()) add(operation.reduce_op);
   if (operation.root >= 0) add("root " + std::to_string(operation.root));
   if (!operation.dtype.empty()) add(operation.dtype + (operation.shape.empty() ? "" : " " + operation.shape));
-  return base::with_purpose(operation.name + "(" + arguments + ")", operation.purpose);
+  auto text = operation.name + "(" + arguments + ")";
+  if (!operation.purpose.empty()) text.append(kWhichIs).append(operation.purpose);
+  return text;
 }
 
 bool agree(const std::string& signature, const std::string& other) {

@@ -11,8 +11,8 @@
 
 #include "cohort/base/cpu.h"
 #include "cohort/base/env.h"
-#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/mesh/purpose.h"
 
 namespace cohort::mesh {
 namespace {
@@ -27,7 +27,7 @@ struct Piece {
 };
 
 std::vector<Piece> start_gathers(const GatherInPieces& how, const at::Tensor& own) {
-  const base::CalledFor purpose(base::CalledFor::current_or(base::Purpose::kDTensor));
+  const comm::CalledFor purpose(comm::CalledFor::current_or(kDTensorMove));
   int64_t longest = 0;
   for (const auto& share : how.shares) longest = std::max(longest, share.size());
   const auto padded = pad_tensor(own, 1, longest - own.size(1));

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/device.h"
 #include "cohort/mesh/axis_moves.h"
 #include "cohort/mesh/mesh_layout.h"
+#include "cohort/mesh/purpose.h"
 
 namespace cohort {
 namespace {
@@ -45,7 +45,7 @@ at::Tensor scatter_axis(const Step& step, const at::Tensor& tensor, std::optiona
   auto shape = tensor.sizes().vec();
   shape[dim] = padded_size;
   const auto received = at::empty(shape, tensor.options());
-  const base::CalledFor purpose(base::Purpose::kDTensor);
+  const comm::CalledFor purpose(mesh::kDTensorMove);
   if (received.numel() > 0) scatter(received, parts, group_rank(*src_rank), {.group = step.group()});
   return unpad_tensor(received, dim, padded_size - own.size(dim)).contiguous();
 }
@@ -53,7 +53,7 @@ at::Tensor scatter_axis(const Step& step, const at::Tensor& tensor, std::optiona
 at::Tensor replicate_axis(const Step& step, const at::Tensor& tensor, std::optional<int> src_rank) {
   const auto result = tensor.contiguous();
   const bool is_sent = src_rank && !result.is_meta() && result.numel() > 0;
-  const base::CalledFor purpose(base::Purpose::kDTensor);
+  const comm::CalledFor purpose(mesh::kDTensorMove);
   if (is_sent) broadcast(result, group_rank(*src_rank), {.group = step.group()});
   return result;
 }

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "cohort/base/text.h"
 
 namespace cohort::shm {
@@ -12,14 +10,10 @@ namespace {
 constexpr uint64_t kSharedBit = uint64_t{1} << 24;
 constexpr int kPurposeShift = 25;
 constexpr uint64_t kPurposeBits = uint64_t{31} << kPurposeShift;
-static_assert(base::kNumPurposes <= 32);
 // What may differ between ranks.
 constexpr uint64_t kOwnBits = kSharedBit | kPurposeBits;
 
-base::Purpose purpose_in(uint64_t word) {
-  const auto number = (word & kPurposeBits) >> kPurposeShift;
-  return number < base::kNumPurposes ? static_cast<base::Purpose>(number) : base::Purpose::kOwn;
-}
+uint8_t purpose_in(uint64_t word) { return static_cast<uint8_t>((word & kPurposeBits) >> kPurposeShift); }
 
 bool are_alike(const Signature& a, const Signature& b) {
   return agree(a, b) && purpose_in(a.words[0]) == purpose_in(b.words[0]);
@@ -72,7 +66,8 @@ std::string describe(const Call& call) {
   return text + fmt::format(" of {} {}", call.count, name_of(call.dtype));
 }
 
-std::vector<std::string> table_of(const std::vector<Signature>& calls, const std::vector<int>& names) {
+std::vector<std::string> table_of(const std::vector<Signature>& calls, const PurposeTexts& texts,
+                                  const std::vector<int>& names) {
   std::vector<std::string> lines;
   std::vector<bool> is_listed(calls.size(), false);
   for (size_t i = 0; i < calls.size(); ++i) {
@@ -85,17 +80,17 @@ std::vector<std::string> table_of(const std::vector<Signature>& calls, const std
     }
     const Call call = decode_call(calls[i]);
     lines.push_back(base::ranks_in_words(ranks) + (ranks.size() == 1 ? " calls " : " call ") +
-                    base::with_purpose(describe(call), call.purpose));
+                    texts.named(describe(call), call.purpose));
   }
   return lines;
 }
 
-std::string hint_for(const std::vector<Signature>& calls) {
+std::string hint_for(const std::vector<Signature>& calls, const PurposeTexts& texts) {
+  const uint8_t first = purpose_in(calls.front().words[0]);
   for (const auto& call : calls) {
-    const auto [purpose, first] = std::pair(purpose_in(call.words[0]), purpose_in(calls.front().words[0]));
-    if (purpose != first) return base::hint_for(purpose, first);
+    if (const uint8_t purpose = purpose_in(call.words[0]); purpose != first) return texts.hint(purpose, first);
   }
-  return "make every rank call the same operation with the same shapes, dtypes and roots, in the same order";
+  return kSameCallsHint;
 }
 
 }  // namespace cohort::shm

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/purpose.h"
+#include "cohort/shm/purpose_texts.h"
 #include "cohort/shm/types.h"
 
 namespace cohort::shm {
@@ -16,8 +16,8 @@ struct Call {
   ReduceOp reduce_op = ReduceOp::kNone;
   /// This rank's tensor lies in memory that all ranks map. May differ between ranks.
   bool is_shared = false;
-  /// May differ between ranks, too.
-  base::Purpose purpose = base::Purpose::kOwn;
+  /// See PurposeTexts. May differ between ranks, too.
+  uint8_t purpose = 0;
   int root = -1;
   /// What must agree: of operations with uneven parts 0.
   uint64_t count = 0;
@@ -43,8 +43,9 @@ std::string describe(const Call& call);
 
 /// Ranks with the same call for the same purpose in one line: "ranks 0, 2 and 3 call all_reduce(SUM) of 8 float32".
 /// `names`: what the ranks are called; empty: by their place.
-std::vector<std::string> table_of(const std::vector<Signature>& calls, const std::vector<int>& names = {});
+std::vector<std::string> table_of(const std::vector<Signature>& calls, const PurposeTexts& texts = {},
+                                  const std::vector<int>& names = {});
 /// What to do about calls that do not agree.
-std::string hint_for(const std::vector<Signature>& calls);
+std::string hint_for(const std::vector<Signature>& calls, const PurposeTexts& texts = {});
 
 }  // namespace cohort::shm

@@ -227,7 +227,8 @@ std::optional<uint64_t> Group::State::find_mismatch() const {
 
 Failure Group::State::mismatch_in(uint64_t round_number, bool is_earlier) const {
   const auto calls = calls_in(round_number);
-  Failure failure{Failure::Kind::kMismatch, table_of(calls, options.global_ranks), hint_for(calls)};
+  Failure failure{Failure::Kind::kMismatch, table_of(calls, options.purposes, options.global_ranks),
+                  hint_for(calls, options.purposes)};
   if (is_earlier) {
     failure.causes.insert(
         failure.causes.begin(),
@@ -252,7 +253,7 @@ Outcome Group::State::obstacle_to_begin() {
   return failure();
 }
 
-Outcome Group::State::look_after(int peer, base::Purpose purpose) const {
+Outcome Group::State::look_after(int peer, uint8_t purpose) const {
   const auto& block = segment.block(peer);
   const auto presence = block.presence.load(std::memory_order_acquire);
   if (const int pid = block.connected_pid.load(std::memory_order_relaxed);
@@ -263,10 +264,11 @@ Outcome Group::State::look_after(int peer, base::Purpose purpose) const {
   }
   if (presence != kAbsent && is_gone(block.peer)) {
     // Only one that has left may have ended well.
-    return fail({Failure::Kind::kLostRank,
-                 {describe(peer) + " " + how_it_ended(block.peer)},
-                 base::lost_rank_hint(fmt::format("look at the output of rank {} for the reason", name_of_rank(peer)),
-                                      presence == kLeft ? purpose : base::Purpose::kOwn)});
+    return fail(
+        {Failure::Kind::kLostRank,
+         {describe(peer) + " " + how_it_ended(block.peer)},
+         options.purposes.lost_hint(fmt::format("look at the output of rank {} for the reason", name_of_rank(peer)),
+                                    presence == kLeft ? purpose : 0)});
   }
   // A rank that leaves after a failure is not the cause; one that left and was missed is.
   auto first = first_failure_of_another();
@@ -274,10 +276,9 @@ Outcome Group::State::look_after(int peer, base::Purpose purpose) const {
   if (presence == kLeft) {
     return fail({Failure::Kind::kLostRank,
                  {describe(peer) + " has left the group by destroying it"},
-                 purpose == base::Purpose::kOwn
-                     ? fmt::format("let rank {} make as many calls as the others before it destroys the group",
-                                   name_of_rank(peer))
-                     : base::hint_for(purpose, purpose)});
+                 purpose == 0 ? fmt::format("let rank {} make as many calls as the others before it destroys the group",
+                                            name_of_rank(peer))
+                              : options.purposes.hint(purpose, purpose)});
   }
   return first;
 }

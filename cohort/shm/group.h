@@ -24,10 +24,10 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/purpose.h"
 #include "cohort/base/result.h"
 #include "cohort/shm/common_memory.h"
 #include "cohort/shm/failure.h"
+#include "cohort/shm/purpose_texts.h"
 #include "cohort/shm/types.h"
 
 namespace cohort::shm {
@@ -52,6 +52,7 @@ struct GroupOptions {
   std::string trace_name = {};
   /// The ranks' numbers in the job, which texts and dumps call them by; empty: those in the group.
   std::vector<int> global_ranks = {};
+  PurposeTexts purposes = {};
   /// As CallOptions::find_obstacle, for join().
   const std::function<std::string()>* find_obstacle = nullptr;
   /// join() sets it where it fails because a rank has ended: any other engine would wait for that rank, too.
@@ -64,8 +65,8 @@ struct CallOptions {
   uint64_t trace_id = 0;
   /// The address in the program that the call came from; null: unknown.
   const void* call_site = nullptr;
-  /// For errors.
-  base::Purpose purpose = base::Purpose::kOwn;
+  /// See PurposeTexts.
+  uint8_t purpose = 0;
   /// Nothing else of this rank wants the core that the call runs on, nor does another rank: waiting may keep it for a while.
   bool keeps_core = false;
   /// Asked about every 250 ms while waiting: why the call can never end, or an empty text.

@@ -78,7 +78,7 @@ struct Group::State final : Neighbours {
   Outcome first_failure_of_another() const;
   /// Why `peer` will not come: it is gone, has left, or another rank has failed. Null: no reason.
   /// `purpose`: of the operation that waits for it.
-  Outcome look_after(int peer, base::Purpose purpose = base::Purpose::kOwn) const;
+  Outcome look_after(int peer, uint8_t purpose = 0) const;
   std::vector<int> ranks_not_in(uint64_t round_number) const;
   const Gathering& gathering(uint64_t round_number) const { return gatherings[round_number % kRounds]; }
   /// What each rank has called in a round to which all have come.

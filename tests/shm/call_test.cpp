@@ -29,8 +29,8 @@ TEST(Call, RanksAgreeUnlessSomethingButMemoryAndPurposeDiffers) {
   const Call call{.kind = OpKind::kReduce, .dtype = DType::kInt8, .reduce_op = ReduceOp::kMax, .root = 1, .count = 5};
   auto other = call;
   other.is_shared = true;
-  other.purpose = base::Purpose::kReducerGradients;
-  EXPECT_EQ(decode_call(encode(other)).purpose, base::Purpose::kReducerGradients);
+  other.purpose = 31;
+  EXPECT_EQ(decode_call(encode(other)).purpose, 31);
   EXPECT_TRUE(agree(encode(call), encode(other)));
   const auto differs = [&](auto change) {
     auto changed = call;
@@ -57,34 +57,23 @@ TEST(Call, TableMessage) {
 }
 
 TEST(Call, WhatTheLibraryCallsIsSaidMessage) {
-  const auto buffers = encode({.kind = OpKind::kBroadcast,
-                               .dtype = DType::kFloat32,
-                               .purpose = base::Purpose::kDdpBuffers,
-                               .root = 0,
-                               .count = 5});
+  const PurposeTexts texts{
+      .named = [](std::string call, uint8_t purpose) { return call + " for " + std::to_string(purpose); },
+      .hint = [](uint8_t one, uint8_t other) { return one == 11 || other == 11 ? "missing" : "uneven"; }};
+  const auto buffers =
+      encode({.kind = OpKind::kBroadcast, .dtype = DType::kFloat32, .purpose = 1, .root = 0, .count = 5});
   const auto own = encode({.kind = OpKind::kBroadcast, .dtype = DType::kFloat32, .root = 0, .count = 5});
   const auto barrier = encode({.kind = OpKind::kBarrier});
-  EXPECT_THAT(
-      table_of({buffers, own, barrier, buffers}),
-      ElementsAre("ranks 0 and 3 call broadcast from rank 0 of 5 float32, which is DistributedDataParallel's exchange "
-                  "of buffers before a forward pass",
-                  "rank 1 calls broadcast from rank 0 of 5 float32", "rank 2 calls barrier"));
-  EXPECT_EQ(
-      hint_for({buffers, barrier}),
-      "the ranks do not take the same steps; most often some have more batches than others. data::DistributedSampler "
-      "gives all ranks as many; without it, stop every epoch at the smallest number of batches, which all_reduce with "
-      "ReduceOp::MIN tells");
-  // A call that the program makes by its name may stand under a condition.
-  const auto clipping = encode({.kind = OpKind::kAllReduce,
-                                .dtype = DType::kFloat64,
-                                .reduce_op = ReduceOp::kSum,
-                                .purpose = base::Purpose::kClipGradNorm,
-                                .count = 1});
-  EXPECT_EQ(decode_call(clipping).purpose, base::Purpose::kClipGradNorm);
-  EXPECT_EQ(table_of({buffers, clipping})[1],
-            "rank 1 calls all_reduce(SUM) of 1 float64, which is the norm of all ranks' gradients in clip_grad_norm_");
-  EXPECT_EQ(hint_for({buffers, clipping}), base::kMissingCallHint);
-  EXPECT_EQ(hint_for({own, barrier}),
+  EXPECT_THAT(table_of({buffers, own, barrier, buffers}, texts),
+              ElementsAre("ranks 0 and 3 call broadcast from rank 0 of 5 float32 for 1",
+                          "rank 1 calls broadcast from rank 0 of 5 float32 for 0", "rank 2 calls barrier for 0"));
+  EXPECT_EQ(hint_for({buffers, barrier}, texts), "uneven");
+  const auto clipping = encode(
+      {.kind = OpKind::kAllReduce, .dtype = DType::kFloat64, .reduce_op = ReduceOp::kSum, .purpose = 11, .count = 1});
+  EXPECT_EQ(decode_call(clipping).purpose, 11);
+  EXPECT_EQ(table_of({buffers, clipping}, texts)[1], "rank 1 calls all_reduce(SUM) of 1 float64 for 11");
+  EXPECT_EQ(hint_for({buffers, clipping}, texts), "missing");
+  EXPECT_EQ(hint_for({own, barrier}, texts),
             "make every rank call the same operation with the same shapes, dtypes and roots, in the same order");
 }
 

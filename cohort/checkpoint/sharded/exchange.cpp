@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/sharded/sharded_checkpoint.h"
 #include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/watch/throw_failure.h"
+#include "cohort/parallel/module/purpose.h"
 
 namespace cohort::checkpoint {
 
@@ -78,7 +78,7 @@ int RankExchange::size() const { return group_ ? get_world_size(group_) : 1; }
 std::vector<StepResult> RankExchange::gather(const StepResult& own) const {
   if (is_alone()) return {own};
   BytesList messages(rank() == 0 ? static_cast<size_t>(size()) : 0);
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   gather_object(packed(own), rank() == 0 ? &messages : nullptr, group_rank(0), {.group = group_});
   return unpacked(messages);
 }
@@ -86,7 +86,7 @@ std::vector<StepResult> RankExchange::gather(const StepResult& own) const {
 std::vector<StepResult> RankExchange::all_gather(const StepResult& own) const {
   if (is_alone()) return {own};
   BytesList messages(static_cast<size_t>(size()));
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   all_gather_object(messages, packed(own), {.group = group_});
   return unpacked(messages);
 }

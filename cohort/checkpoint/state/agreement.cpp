@@ -11,7 +11,6 @@
 #include <map>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/state/model_parts.h"
 #include "cohort/checkpoint/state/module_names.h"
@@ -20,6 +19,7 @@
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/ddp/replica.h"
 #include "cohort/parallel/fsdp/sharded_module.h"
+#include "cohort/parallel/module/purpose.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"
 
@@ -64,7 +64,7 @@ Findings exchanged(const Findings& known, const fsdp::Facts& facts, const Group&
   for (const auto& [rank, reason] : known.refusals) refusals.insert(rank, reason);
   std::vector<std::string> words;
   for (const auto& [name, value] : facts) words.insert(words.end(), {name, value});
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   ObjectList all(static_cast<size_t>(group->getSize()));
   all_gather_object(all, c10::ivalue::Tuple::create({refusals, known.difference, words}), {.group = group});
   Findings result;

@@ -8,6 +8,7 @@
 #include "cohort/base/host.h"
 #include "cohort/comm/backend/operation_text.h"
 #include "cohort/comm/backend/overlap.h"
+#include "cohort/comm/call/purpose.h"
 #include "cohort/comm/watch/peers.h"
 #include "cohort/comm/watch/tracked_work.h"
 
@@ -49,7 +50,7 @@ job::Operation GlooBackend::describe(const char* name, const Tensors& tensors, s
   }
   if (!tensors.empty()) operation.dtype = dtype_name(tensors.front().scalar_type());
   operation.shape = std::move(shape);
-  operation.purpose = base::CalledFor::current();
+  if (const auto* purpose = CalledFor::current()) operation.purpose = purpose->words;
   return operation;
 }
 

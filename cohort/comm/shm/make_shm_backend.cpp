@@ -13,12 +13,19 @@
 #include "cohort/base/cpu.h"
 #include "cohort/base/deadline.h"
 #include "cohort/base/text.h"
+#include "cohort/comm/call/purpose.h"
 #include "cohort/comm/shm/shm_backend.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/rendezvous/launch_environment.h"
 
 namespace cohort::comm {
 namespace {
+
+const shm::PurposeTexts kPurposeTexts{
+    .named = [](std::string call, uint8_t purpose) { return with_purpose(std::move(call), purpose_of(purpose)); },
+    .hint = [](uint8_t one, uint8_t other) { return comm::hint_for(purpose_of(one), purpose_of(other)); },
+    .lost_hint = [](std::string hint,
+                    uint8_t purpose) { return lost_rank_hint(std::move(hint), purpose_of(purpose)); }};
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
@@ -43,6 +50,7 @@ class Attachment {
                                     .pids = request_.pids,
                                     .trace_name = request_.c10d_name,
                                     .global_ranks = {request_.global_ranks.begin(), request_.global_ranks.end()},
+                                    .purposes = kPurposeTexts,
                                     .find_obstacle = &find_obstacle_,
                                     .has_lost_a_rank = &has_lost_a_rank_};
     auto group = shm::Group::join(options);

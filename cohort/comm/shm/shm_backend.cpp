@@ -68,8 +68,8 @@ ShmCall ShmBackend::begin(const Request& request, at::TensorList shown, at::Tens
                      .tag = 0,
                      .reduce_op = request.reduce_op,
                      .call_site = site ? site : request.caller,
-                     .purpose = base::CalledFor::current()};
-  if (request.reduce_op != c10d::ReduceOp::UNUSED || call.purpose != base::Purpose::kOwn) gradients_are_exchanged();
+                     .purpose = CalledFor::current()};
+  if (request.reduce_op != c10d::ReduceOp::UNUSED || call.purpose) gradients_are_exchanged();
   if (checks_nan_) check_for_nan(describe(call, shown, session_->identity()), handed_in);
   return call;
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/purpose.h"
+#include "cohort/comm/call/purpose.h"
 #include "cohort/job/operation.h"
 
 namespace cohort::comm {
@@ -33,7 +33,7 @@ struct ShmCall {
   int tag = 0;
   c10d::ReduceOp::RedOpType reduce_op = c10d::ReduceOp::UNUSED;
   const void* call_site = nullptr;
-  base::Purpose purpose = base::Purpose::kOwn;
+  const Purpose* purpose = nullptr;  ///< null: the program's own call
 };
 
 /// Who this rank is, for texts.

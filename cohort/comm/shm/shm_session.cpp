@@ -93,7 +93,7 @@ shm::CallOptions ShmSession::options_of(const ShmCall& call) const {
   shm::CallOptions options;
   options.timeout = call.timeout.count() > 0 ? call.timeout : timeout_.load(std::memory_order_relaxed);
   options.call_site = call.call_site;
-  options.purpose = call.purpose;
+  if (call.purpose) options.purpose = call.purpose->number;
   return options;
 }
 

@@ -17,7 +17,7 @@ ShmWork::ShmWork(int rank, const ShmCall& call, Tensors results, const std::opti
       results_(std::move(results)) {}
 
 ShmWork::~ShmWork() {
-  if (!session_ || is_awaited_ || !is_done() || exception_ || call_.purpose != base::Purpose::kOwn) return;
+  if (!session_ || is_awaited_ || !is_done() || exception_ || call_.purpose) return;
   note_unawaited(call_.operation->name, call_.sequence, session_->identity().group, UnawaitedOn::kAllRanks);
 }
 

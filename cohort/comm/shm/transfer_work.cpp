@@ -34,7 +34,7 @@ TransferWork::TransferWork(std::shared_ptr<ShmSession> session, const ShmCall& c
 
 TransferWork::~TransferWork() {
   const bool has_failed = exception_ || (transfer_ && transfer_->failure()) || session_->has_failed();
-  if (!is_awaited_ && !has_failed && call_.purpose == base::Purpose::kOwn) {
+  if (!is_awaited_ && !has_failed && !call_.purpose) {
     note_unawaited(call_.operation->name, call_.sequence, session_->identity().group, UnawaitedOn::kThisRank);
   }
   if (!transfer_ || completed_) return;

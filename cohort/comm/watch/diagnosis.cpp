@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cohort/base/text.h"
+#include "cohort/comm/call/purpose.h"
 
 namespace cohort::comm {
 namespace {
@@ -54,11 +55,11 @@ std::vector<int> Diagnostician::lost_members(const job::Operation& operation) co
   return members;
 }
 
-Failure Diagnostician::lost(const std::vector<int>& members, base::Purpose purpose) const {
-  Failure failure{
-      Kind::kLostRank,
-      {},
-      base::lost_rank_hint("look at the output of " + base::ranks_in_words(members) + " for the reason", purpose)};
+Failure Diagnostician::lost(const std::vector<int>& members, std::string_view purpose) const {
+  Failure failure{Kind::kLostRank,
+                  {},
+                  lost_rank_hint("look at the output of " + base::ranks_in_words(members) + " for the reason",
+                                 purpose_of(purpose))};
   for (const int rank : members) failure.causes.push_back(peers_.describe(rank) + " is gone");
   return failure;
 }
@@ -68,8 +69,7 @@ Failure Diagnostician::mismatch(uint64_t sequence, int member, const std::string
   return {Kind::kMismatch,
           {"Detected mismatch between collectives on ranks: #" + std::to_string(sequence) + " is " + mine + " on " +
            describe(rank_) + ", but " + theirs + " on " + describe(member)},
-          job::have_one_purpose(mine, theirs) ? kAgreeHint
-                                              : base::hint_for(base::purpose_in(mine), base::purpose_in(theirs))};
+          job::have_one_purpose(mine, theirs) ? kAgreeHint : comm::hint_for(purpose_in(mine), purpose_in(theirs))};
 }
 
 std::optional<Failure> Diagnostician::disagreement(const job::Account& mine, const std::vector<int>& candidates) const {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cohort/comm/watch/peers.h"
@@ -23,7 +24,7 @@ class Diagnostician {
   /// Members that `operation` needs and whose process is gone; never this one. As default-group ranks.
   std::vector<int> lost_members(const job::Operation& operation) const;
   /// `purpose`: of the operation that needs them.
-  base::Failure lost(const std::vector<int>& members, base::Purpose purpose) const;
+  base::Failure lost(const std::vector<int>& members, std::string_view purpose) const;
   /// `mine` and `theirs`: what this rank and `member` (a group rank) called as number `sequence`.
   base::Failure mismatch(uint64_t sequence, int member, const std::string& mine, const std::string& theirs) const;
   /// A member that called something else than this rank, among `candidates` (group ranks).

@@ -11,6 +11,7 @@
 
 #include "cohort/base/deadline.h"
 #include "cohort/base/text.h"
+#include "cohort/comm/call/purpose.h"
 #include "cohort/comm/watch/diagnosis.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/comm/watch/unwrapped_training.h"
@@ -46,8 +47,7 @@ class ProcessWatch final : public OperationWatch {
 
   void starting(const job::Operation& operation) override {
     log_.add(operation);
-    const bool exchanges =
-        !operation.reduce_op.empty() || operation.point_to_point || operation.purpose != base::Purpose::kOwn;
+    const bool exchanges = !operation.reduce_op.empty() || operation.point_to_point || !operation.purpose.empty();
     if (exchanges) gradients_are_exchanged();
     if (c10d::debug_level() == c10d::DebugLevel::Detail && !operation.point_to_point) compare_with_others(operation);
   }
@@ -156,7 +156,7 @@ class ProcessWatch final : public OperationWatch {
       if (timed_out) return followed_by_engine(diagnostician_.timed_out(operation, timeout_));
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     } while (Clock::now() < deadline);
-    return {Kind::kEngine, {engine_text}, base::lost_rank_hint(last_hint, operation.purpose)};
+    return {Kind::kEngine, {engine_text}, lost_rank_hint(last_hint, purpose_of(operation.purpose))};
   }
 
   // A rank that differs may have ended because of it.

@@ -84,7 +84,7 @@ TrackedWork::TrackedWork(c10::intrusive_ptr<c10d::Work> work, job::Operation ope
       after_(std::move(after)) {}
 
 TrackedWork::~TrackedWork() {
-  if (operation_.purpose == base::Purpose::kOwn && !is_awaited_ && !has_failed) {
+  if (operation_.purpose.empty() && !is_awaited_ && !has_failed) {
     note_unawaited(operation_.name, operation_.sequence, operation_.group,
                    operation_.point_to_point ? UnawaitedOn::kThisRank : UnawaitedOn::kAllRanks);
   }

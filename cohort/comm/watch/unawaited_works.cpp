@@ -15,13 +15,13 @@ namespace {
 constexpr size_t kMostNamed = 4;
 
 // Leaked: a Work may go while the process exits.
-struct Works {
+struct UnawaitedWorks {
   std::vector<std::string> names;
   size_t count = 0;
 };
 struct Unawaited {
   std::mutex mutex;
-  Works of_all_ranks, of_this_rank;
+  UnawaitedWorks of_all_ranks, of_this_rank;
 };
 Unawaited& unawaited() {
   static auto* const all = new Unawaited;
@@ -41,7 +41,7 @@ void note_unawaited(const std::string& operation, uint64_t sequence, const std::
 
 void warn_of_unawaited(bool says_for_all) {
   auto& all = unawaited();
-  Works collectives, own;
+  UnawaitedWorks collectives, own;
   {
     const std::lock_guard lock(all.mutex);
     collectives = std::exchange(all.of_all_ranks, {});

@@ -7,13 +7,13 @@
 #include <sstream>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/dtensor/api/ready.h"
 #include "cohort/dtensor/wrapper/moved_view.h"
 #include "cohort/dtensor/wrapper/moves.h"
 #include "cohort/dtensor/wrapper/wrapper.h"
 #include "cohort/mesh/mesh_layout.h"
+#include "cohort/mesh/purpose.h"
 
 namespace cohort {
 namespace {
@@ -155,7 +155,7 @@ void check_part(const at::Tensor& local, const ShardSpec& spec) {
 
 // All ranks of the mesh must have what this rank has; replicas get the first one's values.
 at::Tensor checked(const at::Tensor& local, const ShardSpec& spec) {
-  const base::CalledFor purpose(base::Purpose::kDTensor);
+  const comm::CalledFor purpose(mesh::kDTensorMove);
   auto result = local;
   for (int64_t axis = 0; axis < spec.mesh().ndim(); ++axis) {
     const auto group = spec.mesh().group(axis);

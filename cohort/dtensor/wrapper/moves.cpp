@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "cohort/base/purpose.h"
 #include "cohort/dtensor/wrapper/comm_log.h"
 #include "cohort/mesh/axis_moves.h"
+#include "cohort/mesh/purpose.h"
 #include "cohort/mesh/shard.h"
 
 namespace cohort::dtensor {
@@ -115,7 +115,7 @@ class Move {
 at::Tensor moved(const at::Tensor& local, const DeviceMesh& mesh, const Placements& from, const Placements& to,
                  c10::IntArrayRef sizes) {
   if (from == to) return local;
-  const base::CalledFor purpose(base::CalledFor::current_or(base::Purpose::kDTensor));
+  const comm::CalledFor purpose(comm::CalledFor::current_or(mesh::kDTensorMove));
   return Move(local, mesh, from, to, sizes).run();
 }
 

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <utility>
 
-#include "cohort/base/purpose.h"
+#include "cohort/comm/call/purpose.h"
 #include "cohort/parallel/context/attention_block.h"
 #include "cohort/parallel/context/passing_blocks.h"
 #include "cohort/parallel/context/sequence_parts.h"
@@ -17,6 +17,8 @@
 
 namespace cohort {
 namespace {
+
+const comm::Purpose kRingExchange(10, "ring attention's exchange of keys and values in a forward or backward pass");
 
 using parallel::AttentionBlock;
 using parallel::GroupPlace;
@@ -64,7 +66,7 @@ RingStep step_of(const RingCall& call, int64_t i) {
 at::Tensor without_gaps(const at::Tensor& tensor) { return tensor.stride(-1) == 1 ? tensor : tensor.contiguous(); }
 
 AttentionBlock go_round(const RingCall& call, const at::Tensor& query, const TensorPair& own) {
-  const base::CalledFor purpose(base::Purpose::kContextParallel);
+  const comm::CalledFor purpose(kRingExchange);
   const auto sums = at::toOpMathType(query.scalar_type());
   PassingBlocks blocks(call.place, call.options.rotate, own);
   AttentionBlock sum;
@@ -106,7 +108,7 @@ variable_list RingAttention::backward(AutogradContext* context, const variable_l
   const TensorPair own{saved[1], saved[2]};
   const auto sums = at::toOpMathType(query.scalar_type());
   const auto of_query = at::zeros(query.sizes(), query.options().dtype(sums));
-  const base::CalledFor purpose(base::Purpose::kContextParallel);
+  const comm::CalledFor purpose(kRingExchange);
   PassingBlocks blocks(call->place, call->options.rotate, own);
   PassingGradients passing(call->place, call->options.rotate, own, sums);
   for (int64_t i = 0; i < call->place.num_ranks; ++i) {

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/ddp/bucket_memory.h"
+#include "cohort/parallel/ddp/purpose.h"
 #include "cohort/parallel/module/synchronize.h"
 
 namespace cohort::ddp {
@@ -59,7 +59,7 @@ void DelayedAllReduce::prepare() {
 
 void DelayedAllReduce::start() {
   const at::NoGradGuard no_grad;
-  const base::CalledFor purpose(base::Purpose::kDdpGradients);
+  const comm::CalledFor purpose(kGradientExchange);
   memory_.div_(group_->getSize());
   work_ = all_reduce(memory_, {.group = group_, .async_op = true});
   torch::autograd::Engine::get_default_engine().queue_callback([this] {

@@ -9,8 +9,8 @@
 #include <limits>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/parallel/optim/purpose.h"
 
 namespace cohort::ddp {
 namespace {
@@ -60,7 +60,7 @@ void GradientNorm::use_group(const Group& group) {
 
 // Of the norms of all ranks' shares. A maximum of numbers may pass over one that is none, so these are counted apart.
 at::Tensor GradientNorm::total(const at::Tensor& norm) const {
-  const base::CalledFor purpose(base::Purpose::kClipGradNorm);
+  const comm::CalledFor purpose(optim::kClipGradNorm);
   if (!std::isinf(norm_type_)) {
     const auto sum = norm.pow(norm_type_);
     all_reduce(sum, {.group = group_});

@@ -20,6 +20,7 @@
 #include "cohort/parallel/ddp/bucket_memory.h"
 #include "cohort/parallel/ddp/hook_result.h"
 #include "cohort/parallel/ddp/in_place.h"
+#include "cohort/parallel/ddp/purpose.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
 #include "cohort/parallel/ddp/unfinished_step.h"
 
@@ -164,8 +165,8 @@ ExtraGradient OverlapEngine::extra_gradient(size_t index) const {
   return {reader_, options_.process_group->getRank(), world_size_, index, options_.parameter_names, searches_unused()};
 }
 
-base::CalledFor OverlapEngine::called_for(base::Purpose of_module, base::Purpose of_reducer) const {
-  return base::CalledFor(reader_ == Reader::kModule ? of_module : of_reducer);
+comm::CalledFor OverlapEngine::called_for(const comm::Purpose& of_module, const comm::Purpose& of_reducer) const {
+  return comm::CalledFor(reader_ == Reader::kModule ? of_module : of_reducer);
 }
 
 void OverlapEngine::prepare_forward() {
@@ -173,7 +174,7 @@ void OverlapEngine::prepare_forward() {
   check_prior_step_finished();
   times_.begin_forward();
   if (!should_rebuild() || ready_order_.size() != parameters_.size()) return;
-  const auto purpose = called_for(base::Purpose::kDdpBuckets, base::Purpose::kReducerBuckets);
+  const auto purpose = called_for(kBucketAgreement, kReducerBuckets);
   auto plan = plan_buckets_in_order(infos_, rebuild_limits(capacity_), ready_order_);
   if (world_size_ > 1) plan = agree_on_buckets(options_.process_group, plan, parameters_.front().device());
   has_rebuilt_ = true;
@@ -305,7 +306,7 @@ CommHookFuture OverlapEngine::call_hook(size_t bucket, const at::Tensor& buffer)
   std::vector<at::Tensor> parameters;
   for (const size_t index : indices) parameters.push_back(parameters_[index]);
   GradBucket seen(bucket, buckets_.size(), buffer, std::move(parameters));
-  const auto purpose = called_for(base::Purpose::kDdpGradients, base::Purpose::kReducerGradients);
+  const auto purpose = called_for(kGradientExchange, kReducerGradients);
   return run_comm_hook(hook_, seen);
 } catch (const std::exception& error) {
   const std::lock_guard lock(mutex_);
@@ -347,7 +348,7 @@ void OverlapEngine::reduce_rest() {
 
 c10::intrusive_ptr<c10d::Work> OverlapEngine::all_reduce(const at::Tensor& tensor) {
   std::vector<at::Tensor> tensors{tensor};
-  const auto purpose = called_for(base::Purpose::kDdpGradients, base::Purpose::kReducerGradients);
+  const auto purpose = called_for(kGradientExchange, kReducerGradients);
   c10d::AllreduceOptions options;
   options.asyncOp = is_expecting_;
   return options_.process_group->getBackend(tensor.device().type())->allreduce(tensors, options);
@@ -355,7 +356,7 @@ c10::intrusive_ptr<c10d::Work> OverlapEngine::all_reduce(const at::Tensor& tenso
 
 // See [Note: in place].
 c10::intrusive_ptr<c10d::Work> OverlapEngine::reduce_parts(std::vector<at::Tensor> parts) {
-  const auto purpose = called_for(base::Purpose::kDdpGradients, base::Purpose::kReducerGradients);
+  const auto purpose = called_for(kGradientExchange, kReducerGradients);
   const auto backend = options_.process_group->getBackend(c10::DeviceType::CPU);
   c10d::AllreduceCoalescedOptions options;
   options.reduceOp = premul_sum(1.0 / divisor_);

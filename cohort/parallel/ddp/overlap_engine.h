@@ -35,7 +35,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/purpose.h"
+#include "cohort/comm/call/purpose.h"
 #include "cohort/parallel/ddp/bucket.h"
 #include "cohort/parallel/ddp/device_streams.h"
 #include "cohort/parallel/ddp/engine.h"
@@ -104,7 +104,7 @@ class OverlapEngine final : public GradientEngine {
   Bucket make_bucket(const std::vector<size_t>& indices, const std::vector<char>& in_place) const;
   void check_prior_step_finished() const;
   ExtraGradient extra_gradient(size_t index) const;
-  base::CalledFor called_for(base::Purpose of_module, base::Purpose of_reducer) const;
+  comm::CalledFor called_for(const comm::Purpose& of_module, const comm::Purpose& of_reducer) const;
   void on_gradient(size_t index);
   void mark_found_unused();
   void mark_ready(size_t index, bool is_used);

@@ -14,13 +14,13 @@
 #include <unordered_set>
 
 #include "cohort/base/env.h"
-#include "cohort/base/purpose.h"
 #include "cohort/comm/group/job_warning.h"
 #include "cohort/comm/group/unshared_batches.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/ddp/delayed_all_reduce.h"
 #include "cohort/parallel/ddp/low_precision.h"
 #include "cohort/parallel/ddp/pending_passes.h"
+#include "cohort/parallel/ddp/purpose.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
 #include "cohort/parallel/ddp/replica_join.h"
 #include "cohort/parallel/module/gradient_hooks.h"
@@ -335,7 +335,7 @@ void Replica::synchronise_buffers(bool is_candidate) {
   if (options_.process_group->getSize() == 1 && !buffer_hook_ && !is_in_join()) return;
   const auto buffers = exchanged_buffers();
   if (buffers.empty()) return;
-  const base::CalledFor purpose(base::Purpose::kDdpBuffers);
+  const comm::CalledFor purpose(kBufferExchange);
   const int source = is_in_join() ? find_common_rank(is_candidate) : 0;
   if (buffer_hook_) return run_buffer_hook();
   if (options_.process_group->getSize() > 1) parallel::broadcast_from(options_.process_group, buffers, source);

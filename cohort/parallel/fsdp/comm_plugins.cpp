@@ -4,7 +4,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "cohort/base/purpose.h"
+#include "cohort/parallel/fsdp/purpose.h"
 
 namespace cohort::fsdp {
 
@@ -13,13 +13,13 @@ at::Tensor Comm::allocate(int64_t num_elements, const at::TensorOptions& options
 }
 
 WorkPtr AllGather::operator()(const at::Tensor& output, const at::Tensor& input, const Group& group, bool async_op) {
-  const base::CalledFor purpose(base::Purpose::kFsdpExchange);
+  const comm::CalledFor purpose(kExchange);
   return all_gather_single(output, input, {.group = group, .async_op = async_op});
 }
 
 WorkPtr ReduceScatter::operator()(const at::Tensor& output, const at::Tensor& input, const Group& group, ReduceOp op,
                                   bool async_op) {
-  const base::CalledFor purpose(base::Purpose::kFsdpExchange);
+  const comm::CalledFor purpose(kExchange);
   return reduce_scatter_single(output, input, {.op = op, .group = group, .async_op = async_op});
 }
 

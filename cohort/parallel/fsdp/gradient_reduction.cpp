@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/base/purpose.h"
+#include "cohort/parallel/fsdp/purpose.h"
 
 namespace cohort::fsdp {
 namespace {
@@ -79,7 +79,7 @@ void GradientReduction::finish(at::Tensor& kept_back, const Give& give) {
       kept_back = output_;
       return;
     }
-    const base::CalledFor purpose(base::Purpose::kFsdpExchange);
+    const comm::CalledFor purpose(kExchange);
     all_reduce(output_, {.op = factors_.all_reduce, .group = settings_.replica_group});
   }
   if (settings_.all_reduce_hook) {

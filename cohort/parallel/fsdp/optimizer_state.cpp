@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/parallel/fsdp/optimizer_fields.h"
 #include "cohort/parallel/fsdp/shard_rows.h"
+#include "cohort/parallel/module/purpose.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::fsdp {
@@ -107,7 +107,7 @@ std::string describe_state(const std::vector<int64_t>& numbers, size_t place, si
 
 // [rank], the same on every rank.
 std::vector<std::vector<int64_t>> numbers_of_ranks(std::vector<int64_t> numbers, const Group& group) {
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   ObjectList all(static_cast<size_t>(group->getSize()));
   all_gather_object(all, c10::IValue(std::move(numbers)), {.group = group});
   std::vector<std::vector<int64_t>> result;
@@ -194,7 +194,7 @@ ObjectList ask_first_rank(const Group& group, Check check) {
       answer = {c10::IValue(std::string(error.what_without_backtrace()))};
     }
   }
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   ObjectList all(static_cast<size_t>(group->getSize()));
   all_gather_object(all, c10::ivalue::Tuple::create(std::move(answer)), {.group = group});
   ObjectList answers = all.front().toTupleRef().elements().vec();
@@ -243,7 +243,7 @@ OptimizerFields scatter_fields(const OptimizerFields& fields, int64_t bits, cons
     }
     own.tensors[i] = at::empty_like(parameter.detach(), at::MemoryFormat::Contiguous);
     if (fields.tensors[i].defined()) own.tensors[i].copy_(fields.tensors[i]);
-    const base::CalledFor purpose(base::Purpose::kState);
+    const comm::CalledFor purpose(parallel::kStateExchange);
     broadcast(own.tensors[i], group_rank(0), {.group = group});
   }
   return own;

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "cohort/base/purpose.h"
+#include "cohort/parallel/fsdp/purpose.h"
 
 namespace cohort::fsdp {
 
@@ -23,7 +23,7 @@ ReplicaSum::ReplicaSum(std::vector<Part> parts, const Group& replica_group) : pa
     begin += count + 1;
   }
   for (auto& part : parts_) part.sum.reset();
-  const base::CalledFor purpose(base::Purpose::kFsdpExchange);
+  const comm::CalledFor purpose(kExchange);
   work_ = all_reduce(flat_, {.group = replica_group, .async_op = true});
 }
 

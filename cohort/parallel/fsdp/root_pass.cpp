@@ -11,6 +11,7 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/fsdp/in_autograd.h"
+#include "cohort/parallel/fsdp/purpose.h"
 
 namespace cohort::fsdp {
 namespace {
@@ -214,7 +215,7 @@ void RootPass::gather(Meeting& meeting, Phase phase) {
 
 void RootPass::meet(Meeting& meeting, Phase phase) {
   const at::NoGradGuard no_grad;
-  const base::CalledFor purpose(base::Purpose::kFsdpMeeting);
+  const comm::CalledFor purpose(kMeeting);
   auto* const own = meeting.own.mutable_data_ptr<int64_t>();
   own[kPhase] = static_cast<int64_t>(phase);
   own[kNumPasses] = own[kRoot] = 0;
@@ -231,7 +232,7 @@ void RootPass::meet(Meeting& meeting, Phase phase) {
     TORCH_CHECK_WITH(DistBackendError, is_same,
                      "FullySharded: the ranks do not take the same steps\n  caused by: rank ", rank, " ",
                      position(meeting, rank), "\n  caused by: rank ", peer, " ", position(meeting, peer),
-                     "\n  hint: ", base::kUnevenStepsHint);
+                     "\n  hint: ", comm::kUnevenStepsHint);
   }
   if (phase == Phase::kForward) agree_on_passes(meeting);
 }

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/parallel/fsdp/param_group.h"
 

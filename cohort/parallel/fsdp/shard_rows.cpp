@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/parallel/module/purpose.h"
 
 namespace cohort::fsdp {
 namespace {
@@ -24,7 +24,7 @@ at::Tensor with_rows(const at::Tensor& part, int64_t rows) {
 }  // namespace
 
 ShardRows rows_of_ranks(const at::Tensor& own, int64_t dim, const Group& group) {
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   const auto options = at::TensorOptions(at::kLong).device(own.device());
   const auto count = at::full({1}, own.size(dim), options);
   const auto all = at::empty({group->getSize()}, options);
@@ -43,7 +43,7 @@ at::Tensor gather_shards(const at::Tensor& own, const ShardRows& rows, const Gro
   if (is_first) {
     for (size_t rank = 0; rank < counts.size(); ++rank) parts.push_back(at::empty_like(part));
   }
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   if (part.numel() > 0) gather(part, parts, group_rank(0), {.group = group});
   if (!is_first) return {};
   for (size_t rank = 0; rank < counts.size(); ++rank) parts[rank] = parts[rank].narrow(0, 0, counts[rank]);
@@ -65,7 +65,7 @@ at::Tensor scatter_shards(const at::Tensor& full, const at::Tensor& like, const 
       begin += count;
     }
   }
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   if (part.numel() > 0) scatter(part, parts, group_rank(0), {.group = group});
   return part.narrow(0, 0, own.size(0)).movedim(0, rows.dim).clone(at::MemoryFormat::Contiguous);
 }

@@ -11,11 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/purpose.h"
+#include "cohort/comm/call/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 
 namespace cohort::norm {
 namespace {
+
+const comm::Purpose kSumExchange(8, "SyncBatchNorm's exchange of sums in a forward or backward pass");
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -54,7 +56,7 @@ at::Tensor statistics_of(const at::Tensor& input) {
 }
 
 Statistics exchange(const at::Tensor& own, const Group& group, int64_t num_channels) {
-  const base::CalledFor purpose(base::Purpose::kSyncBatchNorm);
+  const comm::CalledFor purpose(kSumExchange);
   const int64_t num_ranks = group->getSize();
   const auto all = at::empty({num_ranks, own.numel()}, own.options());
   all_gather_single(all, own, {.group = group});
@@ -149,7 +151,7 @@ variable_list JointBatchNorm::backward(AutogradContext* context, variable_list g
   const auto [of_bias, of_weight] = sums_of(gradient, saved[0], saved[2], saved[3], call->eps);
   variable_list result(5);
   if (context->needs_input_grad(0)) {
-    const base::CalledFor purpose(base::Purpose::kSyncBatchNorm);
+    const comm::CalledFor purpose(kSumExchange);
     const auto sums = at::cat({of_bias, of_weight});
     all_reduce(sums, {.group = call->group});
     result[0] = gradient_of_input(gradient, saved, sums, call->eps);

@@ -7,12 +7,14 @@
 #include <c10/util/Exception.h>
 #include <torch/optim/optimizer.h>
 
-#include "cohort/base/purpose.h"
+#include "cohort/comm/call/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/group_backend.h"
 
 namespace cohort::optim {
 namespace {
+
+const comm::Purpose kParameterAverage(14, "an average of the ranks' parameters", comm::Purpose::kByName);
 
 // The exchange must not meet another group's that is still under way on the device.
 void synchronize_accelerator() {
@@ -34,7 +36,7 @@ void average_parameters(const Tensors& parameters, const Group& process_group) {
   for (const auto& parameter : parameters.list()) parts.push_back(parameter.detach().reshape(-1));
   const auto flat = at::cat(parts).div_(comm::resolve(process_group)->getSize());
   synchronize_accelerator();
-  const base::CalledFor purpose(base::Purpose::kModelAverage);
+  const comm::CalledFor purpose(kParameterAverage);
   all_reduce(flat, {.group = process_group});
   int64_t offset = 0;
   for (const auto& parameter : parameters.list()) {

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/module/sharded_tensors.h"
+#include "cohort/parallel/optim/purpose.h"
 
 namespace cohort::nn::utils {
 namespace {
@@ -144,7 +144,7 @@ class PartialNorm {
   }
 
   void reduce(const at::Tensor& numbers, const Part& part) const {
-    const base::CalledFor purpose(base::Purpose::kClipGradNorm);
+    const comm::CalledFor purpose(optim::kClipGradNorm);
     const bool takes_largest = order_ == 0 || std::isinf(order_);
     for (const auto& group : part.groups) {
       all_reduce(numbers, {.op = takes_largest ? ReduceOp::MAX : ReduceOp::SUM, .group = group});

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "cohort/base/log.h"
-#include "cohort/base/purpose.h"
 #include "cohort/comm/backend/accelerator.h"
+#include "cohort/comm/call/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/dtensor/wrapper/wrapper.h"
@@ -20,6 +20,8 @@
 
 namespace cohort::amp {
 namespace {
+
+const comm::Purpose kInfSearch(12, "GradScaler's search for gradients that are not finite", comm::Purpose::kByName);
 
 using torch::optim::Optimizer;
 
@@ -164,7 +166,7 @@ at::Tensor GradScaler::agreed_with_ranks(const Optimizer& optimizer, std::vector
   if (groups.empty()) return {};
   auto flag = at::zeros({1}, scale_.options());
   for (const auto& found : found_inf) flag.logical_or_(found.to(flag.device()));
-  const base::CalledFor purpose(base::Purpose::kGradScaler);
+  const comm::CalledFor purpose(kInfSearch);
   for (const auto& [group, device] : groups) {
     auto shared = flag.to(device);
     all_reduce(shared, {.op = ReduceOp::MAX, .group = group});

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/collectives/object_collectives.h"
+#include "cohort/parallel/pipeline/purpose.h"
 
 namespace cohort::pipeline {
 namespace {
@@ -83,7 +83,7 @@ std::string first_difference(const PipelineFacts& own, const std::vector<Words>&
 }  // namespace
 
 void agree_on(const PipelineFacts& facts, const Group& group, int group_size) {
-  const base::CalledFor purpose(base::Purpose::kPipeline);
+  const comm::CalledFor purpose(kStepAgreement);
   ObjectList gathered(static_cast<size_t>(group_size));
   all_gather_object(gathered, c10::IValue(words_of(facts)), {.group = group});
   std::vector<Words> all;

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/group/device.h"
 #include "cohort/comm/watch/throw_failure.h"
+#include "cohort/parallel/pipeline/purpose.h"
 
 namespace cohort::pipeline {
 namespace {
@@ -48,7 +48,7 @@ void StepFailure::note(const std::exception_ptr& error, const std::string& what)
 
 void StepFailure::share(const Group& group, int group_size) const {
   if (group_size > 1) {
-    const base::CalledFor purpose(base::Purpose::kPipeline);
+    const comm::CalledFor purpose(kStepAgreement);
     const auto numbers = at::TensorOptions(at::kInt).device(device_of_numbers(group));
     const at::Tensor num_failed = at::full({1}, own_ ? 1 : 0, numbers);
     all_reduce(num_failed, {.group = group});

@@ -12,11 +12,11 @@
 #include <iterator>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/fsdp/module_tensor.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 #include "cohort/parallel/optim/clip_grad.h"
+#include "cohort/parallel/optim/purpose.h"
 #include "cohort/parallel/pipeline/pipeline_runtime.h"
 
 namespace cohort::pipeline {
@@ -194,7 +194,7 @@ at::Tensor PipelineRuntime::clip_grad_norm_(const TensorList& parameters, double
   const auto of_rank = nn::utils::get_total_norm(nn::utils::gradients_of(counted), norm_type);
   at::Tensor norm = of_rank.to(at::TensorOptions(at::kDouble).device(first_here().device()));
   if (first_here().group_size() > 1) {
-    const base::CalledFor purpose(base::Purpose::kClipGradNorm);
+    const comm::CalledFor purpose(optim::kClipGradNorm);
     const at::Tensor all = at::empty({first_here().group_size()}, norm.options());
     all_gather_single(all, norm.view({1}), {.group = group_});
     norm = norm_type == 0 ? all.sum() : at::linalg_vector_norm(all, norm_type);

@@ -9,8 +9,8 @@
 
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/mesh/gathered_product.h"
+#include "cohort/parallel/tensor/purpose.h"
 #include "cohort/parallel/tensor/regions.h"
 
 namespace cohort::parallel {
@@ -40,7 +40,7 @@ at::Tensor rows_of(const at::Tensor& tensor) { return tensor.flatten(0, -2); }
 struct GatheredLinear : torch::autograd::Function<GatheredLinear> {
   static at::Tensor forward(AutogradContext* context, const PiecewiseCallPtr& call, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias) {
-    const base::CalledFor purpose(base::Purpose::kTensorParallel);
+    const comm::CalledFor purpose(kTensorParallel);
     const int64_t own_size = input.size(call->dim), num_features = input.size(-1);
     const auto own = input.reshape({c10::multiply_integers(input.sizes().slice(0, call->dim)), own_size, -1});
     const auto [gathered, product] =

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/parallel/tensor/division.h"
 #include "cohort/parallel/tensor/group_place.h"
+#include "cohort/parallel/tensor/purpose.h"
 
 namespace cohort {
 namespace {
@@ -90,7 +90,7 @@ at::Tensor exchanged(const RegionMove& move, int64_t scatter_dim, int64_t gather
 }
 
 at::Tensor moved(const RegionMove& move, const at::Tensor& input) {
-  const base::CalledFor purpose(base::Purpose::kTensorParallel);
+  const comm::CalledFor purpose(parallel::kTensorParallel);
   switch (move.forward) {
     case Move::kNothing:
       return input.view_as(input);

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/parallel/tensor/group_place.h"
+#include "cohort/parallel/tensor/purpose.h"
 
 namespace cohort {
 namespace {
@@ -75,7 +75,7 @@ struct Losses {
 
 Losses losses_of(const LossCall& call, const at::Tensor& logits, const at::Tensor& targets,
                  const at::Tensor& is_ignored) {
-  const base::CalledFor purpose(base::Purpose::kTensorParallel);
+  const comm::CalledFor purpose(parallel::kTensorParallel);
   const auto dim = call.class_dim;
   const auto shifted = logits - greatest(call, logits);
   auto [places, is_own] = own_places(call, targets, is_ignored);

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <map>
 
-#include "cohort/base/purpose.h"
 #include "cohort/parallel/ddp/hook_result.h"
 #include "cohort/parallel/zero/optimizer_parts.h"
+#include "cohort/parallel/zero/purpose.h"
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"
 
 namespace cohort::zero {
@@ -40,7 +40,7 @@ OverlappedStep::OverlappedStep(ZeroRedundancyOptimizer& zero, When when) : zero_
 
 void OverlappedStep::on_bucket(const ddp::GradBucket& bucket, const ddp::CommHookFuture& reduced) {
   const at::NoGradGuard no_grad;
-  const base::CalledFor purpose(base::Purpose::kZeroParameters);
+  const comm::CalledFor purpose(kParameterExchange);
   if (bucket.index() == 0) begin();
   TORCH_CHECK(bucket.index() == pending_.size(), kMissingBucket);
   pending_.push_back({bucket, reduced});

@@ -7,11 +7,11 @@
 #include <string>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/common_memory.h"
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/parallel/fsdp/write_guard.h"
+#include "cohort/parallel/zero/purpose.h"
 
 namespace cohort::zero {
 namespace {
@@ -87,7 +87,7 @@ void SharedParameters::add(const std::vector<at::Tensor>& params,
 }
 
 void SharedParameters::meet() const {
-  const base::CalledFor purpose(base::Purpose::kZeroParameters);
+  const comm::CalledFor purpose(kParameterExchange);
   barrier({.group = group_});
 }
 

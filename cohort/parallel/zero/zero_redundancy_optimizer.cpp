@@ -9,10 +9,10 @@
 #include <typeinfo>
 
 #include "cohort/base/log.h"
-#include "cohort/base/purpose.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/parallel/zero/optimizer_parts.h"
 #include "cohort/parallel/zero/partition.h"
+#include "cohort/parallel/zero/purpose.h"
 #include "cohort/parallel/zero/shared_parameters.h"
 
 namespace cohort {
@@ -264,7 +264,7 @@ at::Tensor ZeroRedundancyOptimizer::step_in_one_memory(const LossClosure& closur
 
 void ZeroRedundancyOptimizer::sync_params() {
   if (world_size_ == 1) return;
-  const base::CalledFor purpose(base::Purpose::kZeroParameters);
+  const comm::CalledFor purpose(zero::kParameterExchange);
   const CollectiveOptions options{.group = group_, .async_op = !runs_in_caller(group_, device_)};
   std::vector<WorkPtr> works;
   const auto send = [&](const at::Tensor& tensor, int rank) {

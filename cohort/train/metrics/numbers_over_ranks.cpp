@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
-#include "cohort/base/purpose.h"
+#include "cohort/comm/call/purpose.h"
 #include "cohort/comm/group/group_backend.h"
 
 namespace cohort::train {
 namespace {
+
+const comm::Purpose kMetricSum(16, "a metric's sum over the ranks", comm::Purpose::kByName);
 
 c10::Device device_for_numbers(const Group& group, c10::Device device) {
   const auto devices = comm::resolve(group)->getDeviceTypes();
@@ -19,7 +21,7 @@ c10::Device device_for_numbers(const Group& group, c10::Device device) {
 
 at::Tensor numbers_over_ranks(const at::Tensor& numbers, const Group& group, c10::Device device, ReduceOp op) {
   const at::Tensor all = numbers.to(device_for_numbers(group, device));
-  const base::CalledFor purpose(base::Purpose::kMetrics);
+  const comm::CalledFor purpose(kMetricSum);
   all_reduce(all, {.op = op, .group = group});
   return all.cpu();
 }

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/purpose.h"
+#include "cohort/comm/call/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/shm/make_shm_backend.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
@@ -304,7 +304,7 @@ TEST(FullyShardErrors, RanksWithDifferentNumbersOfBatches) {
     EXPECT_THAT(results[rank].output,
                 HasSubstr("which is FullySharded's meeting before a forward pass or at the end of a "
                           "backward pass\n  caused by: rank 1 calls barrier\n"));
-    EXPECT_THAT(results[rank].output, HasSubstr(base::kUnevenStepsHint));
+    EXPECT_THAT(results[rank].output, HasSubstr(comm::kUnevenStepsHint));
   }
 }
 
@@ -323,7 +323,7 @@ TEST(FullyShardErrors, RootsInAnotherOrder) {
     EXPECT_EQ(results[rank].output,
               "FullySharded: the ranks do not take the same steps\n  caused by: rank " + std::to_string(rank) +
                   " begins a forward pass\n  caused by: rank " + peer +
-                  " begins a forward pass of another fully_shard module\n  hint: " + base::kUnevenStepsHint + "\n");
+                  " begins a forward pass of another fully_shard module\n  hint: " + comm::kUnevenStepsHint + "\n");
   }
 }
 

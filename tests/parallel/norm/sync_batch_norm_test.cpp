@@ -14,7 +14,7 @@
 
 #include <sstream>
 
-#include "cohort/base/purpose.h"
+#include "cohort/comm/call/purpose.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/precision/autocast.h"
 #include "tests/parallel/ddp/nets.h"
@@ -261,7 +261,7 @@ COHORT_WORKER(normalises_unevenly) {
 TEST(SyncBatchNormErrors, ARankThatDoesNotComeMessage) {
   const auto results = test::run_workers("normalises_unevenly");
   EXPECT_THAT(results[0].output, HasSubstr("which is SyncBatchNorm's exchange of sums in a forward or backward pass"));
-  EXPECT_THAT(results[0].output, HasSubstr(base::kUnevenStepsHint));
+  EXPECT_THAT(results[0].output, HasSubstr(comm::kUnevenStepsHint));
 }
 
 }  // namespace

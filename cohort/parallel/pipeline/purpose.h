@@ -1,0 +1,10 @@
+/// What this room calls collectives for; see comm/call/purpose.h.
+#pragma once
+
+#include "cohort/comm/call/purpose.h"
+
+namespace cohort::pipeline {
+
+inline const comm::Purpose kStepAgreement(18, "the agreement of a pipeline's ranks in a step");
+
+}  // namespace cohort::pipeline

@@ -1,0 +1,10 @@
+/// What this room calls collectives for; see comm/call/purpose.h.
+#pragma once
+
+#include "cohort/comm/call/purpose.h"
+
+namespace cohort::parallel {
+
+inline const comm::Purpose kTensorParallel(9, "an exchange of tensor-parallel layers in a forward or backward pass");
+
+}  // namespace cohort::parallel

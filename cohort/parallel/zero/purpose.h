@@ -1,0 +1,10 @@
+/// What this room calls collectives for; see comm/call/purpose.h.
+#pragma once
+
+#include "cohort/comm/call/purpose.h"
+
+namespace cohort::zero {
+
+inline const comm::Purpose kParameterExchange(6, "ZeroRedundancyOptimizer's exchange of parameters in a step");
+
+}  // namespace cohort::zero
