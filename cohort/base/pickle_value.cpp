@@ -46,6 +46,10 @@ PickleValue PickleValue::of_bytes(std::string bytes) {
   return PickleValue(std::make_shared<PickleTextNode>(PickleKind::kBytes, std::move(bytes)));
 }
 
+PickleValue PickleValue::view_of_bytes(std::string_view bytes) {
+  return PickleValue(std::make_shared<PickleTextNode>(PickleKind::kBytes, bytes));
+}
+
 PickleValue PickleValue::list(std::vector<PickleValue> items) {
   return PickleValue(std::make_shared<PickleItemsNode>(PickleKind::kList, std::move(items)));
 }

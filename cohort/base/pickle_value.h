@@ -67,6 +67,8 @@ class PickleValue {
   /// Requires: UTF-8.
   static PickleValue of_text(std::string utf8);
   static PickleValue of_bytes(std::string bytes);
+  /// `bytes` outlive it.
+  static PickleValue view_of_bytes(std::string_view bytes);
   static PickleValue list(std::vector<PickleValue> items);
   static PickleValue tuple(std::vector<PickleValue> items);
   static PickleValue dict(std::vector<PickleEntry> entries);

@@ -5,16 +5,18 @@
 #include <ATen/core/List.h>
 #include <c10/util/Exception.h>
 
+#include <complex>
+#include <utility>
+#include <vector>
+
 #include "cohort/base/pickle_text.h"
 #include "cohort/base/pickle_value.h"
-#include "cohort/base/pickle_writer.h"
+#include "cohort/comm/pickle/pickle_converter.h"
 #include "cohort/comm/pickle/pickle_names.h"
 #include "cohort/comm/pickle/pickle_storage.h"
 
 namespace cohort::comm {
 namespace {
-
-using namespace base::pickle_opcode;
 
 static_assert(kMaxPickleDepth == base::kMaxPickleDepth);
 
@@ -40,105 +42,75 @@ const std::string& bytes_of(const c10::IValue& value) {
 
 namespace {
 
-using base::PickleWriter;
+using base::PickleEntry;
+using base::PickleValue;
 
-void put_value(PickleWriter& writer, const c10::IValue& value, int depth);
+PickleValue describe(const c10::IValue& value, int depth);
 
-void put_str(PickleWriter& writer, std::string_view text) {
+PickleValue describe_text(const std::string& text) {
   TORCH_CHECK_VALUE(base::is_utf8(text), "cannot pickle a string that is not UTF-8 as a Python str; use bytes_value");
-  writer.put_text(text);
+  return PickleValue::of_text(text);
 }
 
-void put_ints(PickleWriter& writer, at::IntArrayRef values) {
-  writer.put(kMark);
-  for (const auto value : values) writer.put_int(value);
-  writer.put(kTuple);
+PickleValue describe_ints(at::IntArrayRef values) {
+  std::vector<PickleValue> items;
+  for (const auto value : values) items.push_back(PickleValue::of_int(value));
+  return PickleValue::tuple(std::move(items));
 }
 
 // torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks), as Tensor.__reduce_ex__ does.
-void put_tensor(PickleWriter& writer, const at::Tensor& tensor) {
+PickleValue describe_tensor(const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_quantized(), "cannot pickle ",
                     tensor.defined() ? "a sparse or quantized tensor" : "an undefined tensor");
   const auto flat = tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
-  writer.put_name("torch._utils", "_rebuild_tensor_v2");
-  writer.put(kMark);
-  writer.put_name("torch.storage", "_load_from_bytes");
-  writer.put_bytes(write_storage(flat.view({-1})));
-  writer.put({kTuple1, kReduce, kBinInt1, '\0'});
-  put_ints(writer, flat.sizes());
-  put_ints(writer, flat.strides());
-  writer.put_bool(tensor.requires_grad());
-  writer.put_name("collections", "OrderedDict");
-  writer.put({kEmptyTuple, kReduce, kTuple, kReduce});
+  const auto call = [](const char* module, const char* name, std::vector<PickleValue> arguments) {
+    return PickleValue::object(base::PythonName{module, name}, std::move(arguments));
+  };
+  auto bytes = PickleValue::of_bytes(write_storage(flat.view({-1})));
+  return call("torch._utils", "_rebuild_tensor_v2",
+              {call("torch.storage", "_load_from_bytes", {std::move(bytes)}), PickleValue::of_int(0),
+               describe_ints(flat.sizes()), describe_ints(flat.strides()), PickleValue::of_bool(tensor.requires_grad()),
+               call("collections", "OrderedDict", {})});
 }
 
-void put_container(PickleWriter& writer, const c10::IValue& value, int depth) {
+PickleValue describe_container(const c10::IValue& value, int depth) {
   TORCH_CHECK_VALUE(depth < kMaxPickleDepth, "cannot pickle a value nested deeper than ", kMaxPickleDepth);
-  if (value.isList()) {
-    const auto list = value.toList();
-    writer.put({kEmptyList, kMark});
-    for (size_t i = 0; i < list.size(); ++i) put_value(writer, list.get(i), depth + 1);
-    writer.put(kAppends);
-  } else if (value.isTuple()) {
-    const auto& items = value.toTupleRef().elements();
-    if (items.empty()) {
-      writer.put(kEmptyTuple);
-      return;
-    }
-    writer.put(kMark);
-    for (const auto& item : items) put_value(writer, item, depth + 1);
-    writer.put(kTuple);
-  } else {
-    writer.put({kEmptyDict, kMark});
-    for (const auto& entry : value.toGenericDict()) {
-      put_value(writer, entry.key(), depth + 1);
-      put_value(writer, entry.value(), depth + 1);
-    }
-    writer.put(kSetItems);
+  if (value.isGenericDict()) {
+    std::vector<PickleEntry> entries;
+    for (const auto& entry : value.toGenericDict())
+      entries.push_back({describe(entry.key(), depth + 1), describe(entry.value(), depth + 1)});
+    return PickleValue::dict(std::move(entries));
   }
+  std::vector<PickleValue> items;
+  if (value.isTuple()) {
+    for (const auto& item : value.toTupleRef().elements()) items.push_back(describe(item, depth + 1));
+    return PickleValue::tuple(std::move(items));
+  }
+  const auto list = value.toList();
+  for (size_t i = 0; i < list.size(); ++i) items.push_back(describe(list.get(i), depth + 1));
+  return PickleValue::list(std::move(items));
 }
 
-void put_value(PickleWriter& writer, const c10::IValue& value, int depth) {
-  if (value.isTensor()) return put_tensor(writer, value.toTensor());
-  if (value.isNone()) {
-    writer.put_none();
-  } else if (value.isBool()) {
-    writer.put_bool(value.toBool());
-  } else if (value.isInt()) {
-    writer.put_int(value.toInt());
-  } else if (value.isDouble()) {
-    writer.put_double(value.toDouble());
-  } else if (value.isString()) {
-    put_str(writer, value.toStringRef());
-  } else if (is_bytes(value)) {
-    writer.put_bytes(bytes_of(value));
-  } else if (value.isComplexDouble()) {
-    const auto number = value.toComplexDouble();
-    writer.put_name("builtins", "complex");
-    writer.put_double(number.real());
-    writer.put_double(number.imag());
-    writer.put({kTuple2, kReduce});
-  } else if (value.isList() || value.isTuple() || value.isGenericDict()) {
-    put_container(writer, value, depth);
-  } else {
-    TORCH_CHECK_VALUE(false, "cannot pickle a value of type ", value.tagKind(),
-                      "; possible are None, bool, int, float, complex, str, bytes, list, tuple, dict and tensors");
-  }
+PickleValue describe(const c10::IValue& value, int depth) {
+  if (value.isTensor()) return describe_tensor(value.toTensor());
+  if (value.isNone()) return {};
+  if (value.isBool()) return PickleValue::of_bool(value.toBool());
+  if (value.isInt()) return PickleValue::of_int(value.toInt());
+  if (value.isDouble()) return PickleValue::of_float(value.toDouble());
+  if (value.isComplexDouble()) return PickleValue::of_complex(std::complex<double>(value.toComplexDouble()));
+  if (value.isString()) return describe_text(value.toStringRef());
+  if (is_bytes(value)) return PickleValue::view_of_bytes(bytes_of(value));
+  TORCH_CHECK_VALUE(value.isList() || value.isTuple() || value.isGenericDict(), "cannot pickle a value of type ",
+                    value.tagKind(),
+                    "; possible are None, bool, int, float, complex, str, bytes, list, tuple, dict and tensors");
+  return describe_container(value, depth);
 }
 
 }  // namespace
 
-std::string pickle(const c10::IValue& value) {
-  PickleWriter writer;
-  put_value(writer, value, 0);
-  return writer.finish();
-}
+std::string pickle(const c10::IValue& value) { return write_pickle_or_throw(describe(value, 0)); }
 
-std::string pickle_bytes(std::string_view bytes) {
-  PickleWriter writer;
-  writer.put_bytes(bytes);
-  return writer.finish();
-}
+std::string pickle_bytes(std::string_view bytes) { return write_pickle_or_throw(PickleValue::view_of_bytes(bytes)); }
 
 c10::IValue unpickle(std::string_view data) { return read_plain_values(data); }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "cohort/base/pickle_writer.h"
 #include "cohort/comm/pickle/pickle.h"
 
 namespace cohort::comm {
@@ -100,6 +101,12 @@ base::PickleRead read_pickle_or_throw(std::string_view data, const base::PickleR
   base::Result<base::PickleRead> read = base::read_pickle(data, options);
   TORCH_CHECK_VALUE(read.ok(), read.error().message());
   return std::move(*read);
+}
+
+std::string write_pickle_or_throw(const PickleValue& value) {
+  base::Result<std::string> pickle = base::write_pickle(value, 4);
+  TORCH_CHECK_VALUE(pickle.ok(), pickle.error().message());
+  return std::move(*pickle);
 }
 
 bool is_sizes(const PickleValue& value) {

@@ -5,6 +5,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <functional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -35,6 +36,9 @@ class COHORT_EXTRAS_API PickleConverter {
 /// One pickle. Throws c10::ValueError with the reader's text.
 COHORT_EXTRAS_API base::PickleRead read_pickle_or_throw(std::string_view data,
                                                         const base::PickleReaderOptions& options);
+
+/// In protocol 4. Throws c10::ValueError with the writer's text.
+std::string write_pickle_or_throw(const base::PickleValue& value);
 
 /// 0 or larger, each.
 bool is_sizes(const base::PickleValue& tuple);

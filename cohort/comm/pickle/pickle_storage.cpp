@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cohort/base/pickle_writer.h"
-#include "cohort/comm/pickle/pickle.h"
 #include "cohort/comm/pickle/pickle_converter.h"
 
 // Layout: the pickle of a magic number, of 1001, of a description of the machine, of a persistent id
@@ -19,7 +17,6 @@ namespace {
 using base::PickleKind;
 using base::PickleValue;
 using base::PythonName;
-using namespace base::pickle_opcode;
 
 constexpr std::string_view kMagic("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.", 15);
 constexpr int64_t kVersion = 1001;
@@ -94,23 +91,18 @@ std::string write_storage(const at::Tensor& flat) {
                                   [&](const StorageType& candidate) { return flat.scalar_type() == candidate.dtype; });
   TORCH_CHECK_VALUE(type != std::end(kTypes), "cannot pickle a tensor of dtype ", flat.scalar_type(),
                     "; send it with broadcast or send");
-  std::string out(kMagic);
-  out += pickle(kVersion);
-  c10::impl::GenericDict machine(c10::StringType::get(), c10::AnyType::get());
-  machine.insert("protocol_version", kVersion);
-  machine.insert("little_endian", true);
-  out += pickle(machine);
-  base::PickleWriter id;
-  id.put(kMark);
-  id.put_text("storage");
-  id.put_name("torch", type->name);
-  id.put_text(kKey);
-  id.put_text("cpu");
-  id.put_int(flat.numel());
-  id.put({kNone, kTuple, kBinPersId});
-  out += id.finish();
-  out += pickle(c10::List<std::string>({kKey}));
   const int64_t count = flat.numel();
+  const auto text = [](const char* words) { return PickleValue::of_text(words); };
+  std::string out(kMagic);
+  for (const auto& value : {PickleValue::of_int(kVersion),
+                            PickleValue::dict({{text("protocol_version"), PickleValue::of_int(kVersion)},
+                                               {text("little_endian"), PickleValue::of_bool(true)}}),
+                            PickleValue::persistent(PickleValue::tuple(
+                                {text("storage"), PickleValue::of_name("torch", type->name), text(kKey), text("cpu"),
+                                 PickleValue::of_int(count), PickleValue()})),
+                            PickleValue::list({text(kKey)})}) {
+    out += write_pickle_or_throw(value);
+  }
   out.append(reinterpret_cast<const char*>(&count), sizeof count);
   if (count > 0) out.append(static_cast<const char*>(flat.const_data_ptr()), flat.nbytes());
   return out;

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "cohort/base/pickle_writer.h"
 
@@ -9,44 +11,33 @@ namespace cohort::shm {
 namespace {
 
 using Json = nlohmann::ordered_json;
-namespace opcode = base::pickle_opcode;
+using base::PickleValue;
 
 // dump() is what replaces bytes that are not UTF-8, parse() takes away its quotes.
 std::string valid_text(const Json& text) {
   return Json::parse(text.dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
 
-void put(base::PickleWriter& writer, const Json& value) {
-  if (value.is_boolean()) {
-    writer.put_bool(value.get<bool>());
-  } else if (value.is_number_integer()) {
-    writer.put_long(value.get<int64_t>());
-  } else if (value.is_number_float()) {
-    writer.put_double(value.get<double>());
-  } else if (value.is_string()) {
-    writer.put_text(valid_text(value));
-  } else if (value.is_array()) {
-    writer.put({opcode::kEmptyList, opcode::kMark});
-    for (const Json& item : value) put(writer, item);
-    writer.put(opcode::kAppends);
-  } else if (value.is_object()) {
-    writer.put({opcode::kEmptyDict, opcode::kMark});
-    for (const auto& [key, item] : value.items()) {
-      writer.put_text(valid_text(key));
-      put(writer, item);
-    }
-    writer.put(opcode::kSetItems);
-  } else {
-    writer.put_none();
+PickleValue value_of(const Json& json) {
+  if (json.is_boolean()) return PickleValue::of_bool(json.get<bool>());
+  if (json.is_number_integer()) return PickleValue::of_int(json.get<int64_t>());
+  if (json.is_number_float()) return PickleValue::of_float(json.get<double>());
+  if (json.is_string()) return PickleValue::of_text(valid_text(json));
+  if (json.is_array()) {
+    std::vector<PickleValue> items;
+    for (const Json& item : json) items.push_back(value_of(item));
+    return PickleValue::list(std::move(items));
   }
+  if (!json.is_object()) return {};
+  std::vector<base::PickleEntry> entries;
+  for (const auto& [key, item] : json.items()) {
+    entries.push_back({PickleValue::of_text(valid_text(key)), value_of(item)});
+  }
+  return PickleValue::dict(std::move(entries));
 }
 
 }  // namespace
 
-std::string pickle(const Json& value) {
-  base::PickleWriter writer(2);
-  put(writer, value);
-  return writer.finish();
-}
+std::string pickle(const Json& value) { return base::write_pickle(value_of(value), 2).value(); }
 
 }  // namespace cohort::shm

@@ -6,7 +6,7 @@
 
 namespace cohort::shm {
 
-/// Texts that are not UTF-8 get replacement characters.
+/// Requires: nested less deep than base::kMaxPickleDepth. Texts that are not UTF-8 get replacement characters.
 std::string pickle(const nlohmann::ordered_json& value);
 
 }  // namespace cohort::shm

@@ -243,7 +243,7 @@ TEST(TracePickle, IsOfProtocolTwo) {
   EXPECT_EQ(pickle(value),
             "\x80\x02}("
             "X\x01\0\0\0n]("
-            "\x8a\x08\x07\0\0\0\0\0\0\0\x88NG\x3f\xe0\0\0\0\0\0\0"
+            "K\x07\x88NG\x3f\xe0\0\0\0\0\0\0"
             "eX\x03\0\0\0\xef\xbf\xbd\x89"
             "u."s);
 }
