@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cohort/comm/group/process_group.h"
+#include "cohort/comm/overrides/override.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/dtensor/api/sharding_rule.h"
 #include "cohort/dtensor/wrapper/comm_counts.h"
@@ -121,7 +122,7 @@ TEST(DTensorErrors, MeshesThatDiffer) {
 COHORT_WORKER(dtensor_taken_key) {
   torch::Library library(torch::Library::IMPL, "aten", dtensor::kKey, __FILE__, __LINE__);
   library.impl("neg", torch::CppFunction::makeFallthrough());
-  std::cout << error_of([] { dtensor::check_key_is_free(dtensor::kKey); }) << "\n";
+  std::cout << error_of([] { comm::take_key("DTensor", dtensor::kKey, ""); }) << "\n";
 }
 
 TEST(DTensorErrors, TheKeyIsTaken) {

@@ -62,7 +62,7 @@ def check(name, root, *options):
     return result.returncode, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("name", ["layers", "public_headers", "budgets", "registered", "environment", "devices", "parity", "goldens"])
+@pytest.mark.parametrize("name", ["layers", "public_headers", "budgets", "registered", "environment", "devices", "overrides", "parity", "goldens"])
 def test_sound_project_passes(project, name):
     assert check(name, project[1])[0] == 0
 
@@ -108,6 +108,11 @@ def test_sound_project_passes(project, name):
     ("environment", "cohort/base/a.cpp", 'auto a = base::env_int("WORLD_SIZE", 1);\n', "WORLD_SIZE is not in docs"),
     ("devices", "cohort/comm/group/a.cpp", "bool f() { return x.is_cuda(); }\n", "cohort/comm/group/a.cpp:1: is_cuda is for one type"),
     ("devices", "cohort/comm/group/a.h", "#pragma once\nconst auto kWhere = c10::DeviceType::CUDA;\n", "a.h:2: DeviceType::CUDA is for one"),
+    ("overrides", "cohort/comm/group/a.cpp", "torch::Library library(torch::Library::IMPL, \"aten\", key, __FILE__, __LINE__);\n",
+     "cohort/comm/group/a.cpp:1: torch::Library is for cohort/comm/overrides/ alone"),
+    ("overrides", "cohort/comm/group/a.cpp", "\nvoid f() { c10::SetCPUAllocator(ours); }\n", "a.cpp:2: SetCPUAllocator is for cohort/comm/memory/"),
+    ("overrides", "cohort/comm/group/a.cpp", 'auto f = [] { override_kernel("X", "aten::tanh", key, g); };\n',
+     "cohort/comm/group/a.cpp:1: the operator tanh is not in docs/design/libtorch_overrides.md"),
     ("environment", "cohort/base/a.h", 'inline constexpr const char* kSizeVariable = "WORLD_SIZE";\n', "WORLD_SIZE is not in docs"),
     ("environment", "cohort/base/a.cpp", 'auto a = std::getenv("RANK");\n', "through cohort/base/env.h"),
     ("goldens", "tests/e2e/mesh/net_python_rank.py", "import os\n",

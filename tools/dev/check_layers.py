@@ -41,6 +41,7 @@ ROOMS = {
         "pickle": [],
         "memory": [],
         "call": [],
+        "overrides": [],
         "watch": ["call"],
         "backend": ["watch"],
         **{backend: ["call", "backend", "watch"] for backend in BACKENDS},

@@ -3,11 +3,11 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/library.h>
 
 #include <optional>
 
 #include "cohort/base/env.h"
+#include "cohort/comm/overrides/override.h"
 
 namespace cohort::checkpoint {
 namespace {
@@ -15,19 +15,20 @@ namespace {
 /// LibTorch has no key for modes of others in C++. Only threads with a SkipInit ever come to it.
 constexpr c10::DispatchKey kModeKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
+// By value, as LibTorch compares the types of an operator's kernels. NOLINTBEGIN(performance-unnecessary-value-param)
 at::Tensor& leave_normal(at::Tensor& self, double, double, std::optional<at::Generator>) { return self; }
 at::Tensor& leave_uniform(at::Tensor& self, double, double, std::optional<at::Generator>) { return self; }
+// NOLINTEND(performance-unnecessary-value-param)
 
 // At the first use: programs that need it not keep the key free.
 void register_kernels() {
-  static torch::Library others(torch::Library::IMPL, "_", kModeKey, __FILE__, __LINE__);
-  static torch::Library ours(torch::Library::IMPL, "aten", kModeKey, __FILE__, __LINE__);
-  [[maybe_unused]] static const bool registered = [] {
-    others.fallback(torch::CppFunction::makeFallthrough());
-    ours.impl("normal_", leave_normal);
-    ours.impl("uniform_", leave_uniform);
+  [[maybe_unused]] static const bool is_ours = [] {
+    comm::take_key("SkipInit", kModeKey, "");
+    comm::override_others(kModeKey, torch::CppFunction::makeFallthrough());
     return true;
   }();
+  comm::override_kernel("SkipInit", "aten::normal_", kModeKey, torch::CppFunction(leave_normal));
+  comm::override_kernel("SkipInit", "aten::uniform_", kModeKey, torch::CppFunction(leave_uniform));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace cohort::checkpoint {
 /// Thread-safety: of one thread; destroyed in the thread that made it.
 class COHORT_API SkipInit {
  public:
+  /// Throws c10::NotImplementedError where another library uses the same dispatch key (docs/design/libtorch_overrides.md).
   SkipInit();
   ~SkipInit();
   SkipInit(const SkipInit&) = delete;

@@ -53,6 +53,12 @@ class SharedAllocator final : public c10::Allocator {
   static c10::DataPtr owned(void* block) { return {block, block, &release_block, c10::Device(c10::kCPU)}; }
 };
 
+// Never destroyed: tensors may outlive the program's end.
+SharedAllocator& own_allocator() {
+  static auto* const allocator = new SharedAllocator;
+  return *allocator;
+}
+
 }  // namespace
 
 void use_shared_allocator(const SharedAllocatorOptions& options) {
@@ -65,10 +71,17 @@ void use_shared_allocator(const SharedAllocatorOptions& options) {
   if (is_installed.exchange(true)) return;
   least_bytes = std::max<size_t>(options.least_bytes, 1);
   fallback();  // before it is replaced
-  c10::SetCPUAllocator(new SharedAllocator, /*priority=*/100);
+  c10::SetCPUAllocator(&own_allocator(), /*priority=*/100);
+  if (c10::GetCPUAllocator() == &own_allocator()) return;
+  is_installed = false;
+  throw std::runtime_error(
+      "use_shared_allocator: another library has set LibTorch's allocator for CPU tensors, with a higher priority\n"
+      "  hint: leave one of the two out: both want all tensors");
 }
 
-bool has_shared_allocator() { return is_installed && shm::process_arena() != nullptr; }
+bool has_shared_allocator() {
+  return is_installed && c10::GetCPUAllocator() == &own_allocator() && shm::process_arena() != nullptr;
+}
 
 void empty_shared_allocator_cache() {
   if (auto* const arena = shm::process_arena()) arena->give_back();

@@ -2,7 +2,6 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
-#include <torch/library.h>
 
 #include <memory>
 #include <mutex>
@@ -11,17 +10,18 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/comm/overrides/override.h"
 #include "cohort/dtensor/dispatch/known_calls.h"
 
 namespace cohort::dtensor {
 namespace {
 
+constexpr const char* kFeature = "DTensor";
+
 // Lives as long as the process, as the dispatcher's tables do.
 struct Table {
   /// Of each operation that has a kernel of ours; without a rule: the error that it has none.
   std::unordered_map<std::string, std::unique_ptr<std::optional<Rule>>> rules;
-  std::vector<std::unique_ptr<torch::Library>> libraries;
-  std::unordered_map<std::string, torch::Library*> of_namespace;
   std::vector<std::string> missing;
 };
 
@@ -71,16 +71,6 @@ struct RuleKernel final : c10::OperatorKernel {
   const std::optional<Rule>& rule;
 };
 
-torch::Library& library_of(const std::string& space) {
-  auto& library = table().of_namespace[space];
-  if (!library) {
-    table().libraries.push_back(
-        std::make_unique<torch::Library>(torch::Library::IMPL, space, kKey, __FILE__, __LINE__));
-    library = table().libraries.back().get();
-  }
-  return *library;
-}
-
 std::optional<c10::OperatorHandle> find_operation(const std::string& name) {
   const auto dot = name.find('.');
   const c10::OperatorName parsed(name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1));
@@ -92,21 +82,21 @@ std::optional<Rule>& slot_of(const std::string& name) {
   auto& slot = table().rules[name];
   if (!slot) {
     slot = std::make_unique<std::optional<Rule>>();
-    auto kernel = torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RuleKernel>(*slot));
-    library_of(name.substr(0, name.find("::"))).impl(name.c_str(), std::move(kernel));
+    comm::override_kernel(kFeature, name, kKey,
+                          torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RuleKernel>(*slot)));
   }
   return *slot;
 }
 
 // Kernels that LibTorch has for all backends would otherwise be taken before the fallback, and some of them make tensors or read
 // memory. Of these lists it is known that they call other operations, tensor by tensor.
-bool may_decompose(const std::string& name) { return name.rfind("aten::_foreach_", 0) == 0; }
+bool may_decompose(const std::string& name) { return name.starts_with("aten::_foreach_"); }
 
 void refuse_kernels_for_all_backends() {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& operation : dispatcher.getAllOpNames()) {
     const auto name = toString(operation);
-    if (name.rfind("aten::", 0) != 0 || has_rule(name) || may_decompose(name)) continue;
+    if (!name.starts_with("aten::") || has_rule(name) || may_decompose(name)) continue;
     const auto op = dispatcher.findSchema(operation);
     if (!op) continue;
     if (!op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) &&
@@ -122,10 +112,10 @@ void refuse_kernels_for_all_backends() {
 void install(AddRules add_rules) {
   static std::once_flag once;
   std::call_once(once, [&] {  // a throw leaves it to the next call
-    check_key_is_free(kKey);
+    comm::take_key(kFeature, kKey, ", or use ShardedTensor (cohort/mesh/sharded_tensor.h), which needs no key");
     add_rules();
     refuse_kernels_for_all_backends();
-    library_of("_").fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
+    comm::override_others(kKey, torch::CppFunction::makeFromBoxedFunction<&refuse>());
   });
 }
 

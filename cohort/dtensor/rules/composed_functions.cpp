@@ -11,11 +11,8 @@
 #include <ATen/ops/value_selecting_reduction_backward_native.h>
 #include <c10/core/DispatchKey.h>
 #include <c10/util/Exception.h>
-#include <torch/library.h>
 
-#include <memory>
-#include <vector>
-
+#include "cohort/comm/overrides/override.h"
 #include "cohort/dtensor/dispatch/call.h"
 #include "cohort/dtensor/rules/rules.h"
 
@@ -63,18 +60,17 @@ at::Tensor one_hot(const at::Tensor& classes, int64_t num_classes) {
 }  // namespace
 
 void add_composed_functions() {
-  // As long as the process, as the dispatcher's tables.
-  static auto* const libraries = new std::vector<std::unique_ptr<torch::Library>>;
   for (auto backend = static_cast<uint8_t>(c10::BackendComponent::CPUBit);
        backend <= static_cast<uint8_t>(c10::BackendComponent::EndOfBackendKeys); ++backend) {
     const auto key = c10::toRuntimePerBackendFunctionalityKey(c10::DispatchKey::AutogradFunctionality,
                                                               static_cast<c10::BackendComponent>(backend));
-    auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
-    library->impl("value_selecting_reduction_backward", TORCH_FN(selected_gradient));
-    library->impl("cummaxmin_backward", TORCH_FN(running_extreme_gradient));
-    library->impl("masked_select_backward", TORCH_FN(masked_select_gradient));
-    library->impl("one_hot", TORCH_FN(one_hot));
-    libraries->push_back(std::move(library));
+    const auto put = [&](const char* name, auto function) {
+      comm::override_kernel("DTensor", name, key, torch::CppFunction(function));
+    };
+    put("aten::value_selecting_reduction_backward", TORCH_FN(selected_gradient));
+    put("aten::cummaxmin_backward", TORCH_FN(running_extreme_gradient));
+    put("aten::masked_select_backward", TORCH_FN(masked_select_gradient));
+    put("aten::one_hot", TORCH_FN(one_hot));
   }
 }
 

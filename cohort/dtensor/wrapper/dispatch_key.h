@@ -4,17 +4,8 @@
 
 #include <c10/core/DispatchKey.h>
 
-#include <string>
-
-#include "cohort/export.h"
-
 namespace cohort::dtensor {
 
 inline constexpr auto kKey = c10::DispatchKey::CustomRNGKeyId;
-
-/// Who uses `key` in this process: empty if nobody does, else for a sentence: "operator aten::add.Tensor has a kernel for it".
-COHORT_TEST_API std::string user_of_key(c10::DispatchKey key);
-/// Throws c10::NotImplementedError, with what to do, unless the key is free.
-COHORT_TEST_API void check_key_is_free(c10::DispatchKey key);
 
 }  // namespace cohort::dtensor

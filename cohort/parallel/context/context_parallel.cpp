@@ -5,12 +5,12 @@
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <c10/core/WrapDimMinimal.h>
 #include <c10/util/Exception.h>
-#include <torch/library.h>
 
 #include <atomic>
 #include <utility>
 
 #include "cohort/comm/backend/accelerator.h"
+#include "cohort/comm/overrides/override.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/parallel/context/sequence_layout.h"
@@ -101,26 +101,21 @@ at::Tensor attend_in_scope(const at::Tensor& query, const at::Tensor& key, const
 }
 
 // Above and below autograd: tensors of inference mode are below.
-void stand_before_attention(std::vector<torch::Library>& libraries, c10::DeviceType type) {
+void stand_before_attention(c10::DeviceType type) {
   const auto dense = c10::computeDispatchKey(std::nullopt, at::kStrided, c10::Device(type));
   const auto backend = c10::toBackendComponent(dense);
   for (const auto functionality : {c10::DispatchKey::AutogradFunctionality, c10::DispatchKey::Dense}) {
     const auto key = c10::toRuntimePerBackendFunctionalityKey(functionality, backend);
-    libraries.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
-    libraries.back().impl("scaled_dot_product_attention", TORCH_FN(attend_in_scope));
+    comm::override_kernel("ContextParallel", "aten::scaled_dot_product_attention", key,
+                          torch::CppFunction(TORCH_FN(attend_in_scope)));
   }
 }
 
-// Once, for good: another thread may be calling the operator when a scope ends. LibTorch composes it of other operators, and has
-// no kernel of its own there.
+// For good: another thread may be calling the operator when a scope ends. LibTorch composes it of other operators, and has no
+// kernel of its own there.
 void stand_before_attention() {
-  // The attribute keeps a pointer that nobody reads; without it the memory counts as leaked.
-  static const auto* const registered [[gnu::used]] = [] {
-    auto* libraries = new std::vector<torch::Library>();  // never freed: LibTorch's dispatcher may have gone at exit
-    stand_before_attention(*libraries, c10::DeviceType::CPU);
-    if (const auto type = comm::accelerator_type()) stand_before_attention(*libraries, *type);
-    return libraries;
-  }();
+  stand_before_attention(c10::DeviceType::CPU);
+  if (const auto type = comm::accelerator_type()) stand_before_attention(*type);
 }
 
 void check_lists(size_t num_buffers, size_t num_dims) {

@@ -51,7 +51,8 @@ struct ContextParallelOptions {
 class COHORT_API ContextParallel {
  public:
   /// `mesh` of one axis. Throws c10::ValueError for lists that do not fit, lengths that do not divide, and parameters, before
-  /// anything is changed; c10::Error within another such scope.
+  /// anything is changed; c10::Error within another such scope; c10::NotImplementedError where another library replaces
+  /// attention, too (docs/design/libtorch_overrides.md).
   explicit ContextParallel(const DeviceMesh& mesh, const ContextParallelOptions& options = {});
   explicit ContextParallel(const Group& group, const ContextParallelOptions& options = {});
   /// Restores buffers, and attention.

@@ -7,7 +7,6 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
-#include <torch/library.h>
 #include <torch/nn/modules/batchnorm.h>
 
 #include <functional>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "cohort/comm/backend/accelerator.h"
+#include "cohort/comm/overrides/override.h"
 #include "cohort/parallel/norm/joint_batch_norm.h"
 #include "cohort/parallel/norm/sync_batch_norm.h"
 
@@ -70,20 +70,15 @@ at::Tensor batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& 
 }
 
 // For good: there is no way back for programs that convert nothing any more.
-torch::Library* take_over(c10::DeviceType type) {
+void take_over(c10::DeviceType type) {
   const auto backend = c10::toBackendComponent(c10::computeDispatchKey(at::kFloat, at::kStrided, c10::Device(type)));
   const auto key = c10::getAutogradKeyFromBackend(backend);
-  auto* library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
-  library->impl("batch_norm", TORCH_FN(batch_norm));
-  return library;
+  comm::override_kernel("convert_sync_batchnorm", "aten::batch_norm", key, torch::CppFunction(TORCH_FN(batch_norm)));
 }
 
-// The attribute keeps pointers that nobody reads; without them the memory counts as leaked.
 void take_over_batch_norm() {
-  static auto* const on_cpu [[gnu::used]] = take_over(at::kCPU);
-  const auto accelerator = comm::accelerator_type();
-  if (!accelerator) return;
-  static auto* const on_device [[gnu::used]] = take_over(*accelerator);
+  take_over(at::kCPU);
+  if (const auto accelerator = comm::accelerator_type()) take_over(*accelerator);
 }
 
 // The tensor of a layer that carries its mark; undefined where there is none yet.

@@ -23,7 +23,8 @@ namespace cohort {
 /// `process_group` does (null: the default group, whichever there is when forward runs); a SyncBatchNorm there changes its group.
 /// What remains of the layer: its checks of the input, among them that a rank has more than one value per channel.
 /// Clones, and layers whose tensors are made anew by reset(), are plain again: convert them, too.
-/// Throws c10::ValueError, naming the layer, for one that no std::shared_ptr owns; nothing is changed then.
+/// Throws c10::ValueError, naming the layer, for one that no std::shared_ptr owns, and c10::NotImplementedError where another
+/// library replaces batch_norm, too (docs/design/libtorch_overrides.md); nothing is changed then.
 COHORT_API void convert_sync_batchnorm(torch::nn::Module& module, const Group& process_group = {});
 
 /// The same for a holder or a std::shared_ptr, which it returns.

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <iostream>
 
 #include "cohort/base/env.h"
 #include "cohort/comm/collectives/collectives.h"
@@ -32,6 +33,44 @@ using test::run_workers;
 
 constexpr int64_t kLarge = 1 << 20;  // floats: 4 MiB
 constexpr size_t kLargeBytes = kLarge * sizeof(float);
+
+class OtherAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t num_bytes) override { return c10::GetDefaultCPUAllocator()->allocate(num_bytes); }
+  void copy_data(void* to, const void* from, size_t num_bytes) const override {
+    default_copy_data(to, from, num_bytes);
+  }
+};
+
+COHORT_WORKER(allocator_of_another_library) {
+  static OtherAllocator other;
+  const bool is_first = test::worker_arguments().at(0) == "before";
+  if (is_first) c10::SetCPUAllocator(&other, /*priority=*/200);
+  for (int i = 0; i < 2; ++i) {
+    try {
+      use_shared_allocator({.reserved_bytes = size_t{64} << 20});
+      std::cout << "(no error)\n";
+    } catch (const std::runtime_error& error) {
+      std::cout << error.what() << "\n";
+    }
+  }
+  REQUIRE(has_shared_allocator() == !is_first);
+  if (!is_first) c10::SetCPUAllocator(&other, /*priority=*/200);
+  REQUIRE(!has_shared_allocator());
+}
+
+TEST(SharedAllocator, OfAnotherLibraryMessage) {
+  const auto output_of = [](const std::string& when) {
+    const auto results = run_workers("allocator_of_another_library", {.world_size = 1, .arguments = {when}});
+    results.expect_success();
+    return results[0].output;
+  };
+  const std::string error =
+      "use_shared_allocator: another library has set LibTorch's allocator for CPU tensors, with a higher priority\n"
+      "  hint: leave one of the two out: both want all tensors\n";
+  EXPECT_EQ(output_of("before"), error + error);
+  EXPECT_EQ(output_of("since"), "(no error)\n(no error)\n");
+}
 
 COHORT_WORKER(allocator_of_one_process) {
   REQUIRE(!has_shared_allocator());
