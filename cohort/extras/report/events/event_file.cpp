@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -30,7 +31,7 @@ base::Result<EventFile> EventFile::create(const std::string& folder, const Event
   auto opened = AppendFile::open(path, AppendFile::Start::kNew);
   if (!opened) return opened.error();
   EventFile file(std::move(opened).value(), options);
-  file.written_at_ = std::chrono::steady_clock::now();
+  file.begin_interval();
   if (auto added = file.add(file_version_event({.wall_time = now})); !added) return added.error();
   if (options.purge_step) {
     const EventHeader header{.wall_time = now, .step = *options.purge_step};
@@ -47,15 +48,20 @@ base::Result<EventFile> EventFile::create(const std::string& folder, const Event
 base::Result<void> EventFile::add(const ProtoMessage& event) {
   pending_ += framed_record(event.bytes());
   ++num_pending_;
-  const bool is_due = std::chrono::steady_clock::now() - written_at_ >= options_.flush_interval;
+  const bool is_due = std::chrono::steady_clock::now() >= flush_at_;
   return num_pending_ >= options_.max_queue || is_due ? flush() : base::Result<void>();
+}
+
+void EventFile::begin_interval() {
+  constexpr auto kLongest = std::chrono::floor<std::chrono::seconds>(base::kLongestTime);
+  flush_at_ = base::deadline_after(std::min(options_.flush_interval, kLongest));
 }
 
 base::Result<void> EventFile::flush() {
   // Written or not, they are not tried again: a full disk would make them more and more.
   const std::string records = std::exchange(pending_, {});
   num_pending_ = 0;
-  written_at_ = std::chrono::steady_clock::now();
+  begin_interval();
   return file_.append(records);
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/result.h"
 #include "cohort/extras/report/events/proto_message.h"
 #include "cohort/report/records/append_file.h"
@@ -19,7 +20,7 @@ namespace cohort::report {
 
 struct EventFileOptions {
   int64_t max_queue = 10;
-  std::chrono::nanoseconds flush_interval = std::chrono::seconds(120);
+  std::chrono::seconds flush_interval{120};  ///< of any size
   std::string filename_suffix = {};
   /// Events of this step and later ones in files of this folder that were written before do not count any more.
   std::optional<int64_t> purge_step = {};
@@ -36,11 +37,13 @@ class EventFile {
 
  private:
   EventFile(AppendFile file, EventFileOptions options) : file_(std::move(file)), options_(std::move(options)) {}
+  void begin_interval();
+
   AppendFile file_;
   EventFileOptions options_;
   std::string pending_;
   int64_t num_pending_ = 0;
-  std::chrono::steady_clock::time_point written_at_;
+  base::Moment flush_at_;
 };
 
 }  // namespace cohort::report

@@ -6,7 +6,6 @@
 #include <map>
 #include <span>
 
-#include "cohort/base/deadline.h"
 #include "cohort/base/host.h"
 #include "cohort/extras/report/events/event_file.h"
 #include "cohort/extras/report/events/summaries.h"
@@ -69,9 +68,8 @@ class SummaryWriter::Files {
 
  private:
   std::map<std::string, report::EventFile>::iterator open(const std::string& subfolder, std::optional<int64_t> purge) {
-    constexpr auto kLongest = std::chrono::floor<std::chrono::seconds>(base::kLongestTime);
     const report::EventFileOptions options{.max_queue = options_.max_queue,
-                                           .flush_interval = std::min(options_.flush_secs, kLongest),
+                                           .flush_interval = options_.flush_secs,
                                            .filename_suffix = options_.filename_suffix,
                                            .purge_step = purge};
     const std::string path = subfolder.empty() ? folder_ : folder_ + "/" + subfolder;

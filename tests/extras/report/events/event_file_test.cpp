@@ -115,10 +115,18 @@ TEST(EventFile, WritesWhenTheQueueIsFullAndWhenAsked) {
 
 TEST(EventFile, WritesWhenTheTimeIsOver) {
   const TemporaryFolder folder;
-  auto file = EventFile::create(folder.path(), {.max_queue = 100, .flush_interval = std::chrono::nanoseconds(0)});
+  auto file = EventFile::create(folder.path(), {.max_queue = 100, .flush_interval = std::chrono::seconds(0)});
   const uint64_t empty = file_size(file->path());
   ASSERT_TRUE(file->add(summary_event({}, scalar_summary("a", 1.0))).ok());
   EXPECT_GT(file_size(file->path()), empty);
+}
+
+TEST(EventFile, WaitsForAsLongAsSecondsCanSay) {
+  const TemporaryFolder folder;
+  auto file = EventFile::create(folder.path(), {.max_queue = 2, .flush_interval = std::chrono::seconds::max()});
+  const uint64_t empty = file_size(file->path());
+  ASSERT_TRUE(file->add(summary_event({}, scalar_summary("a", 1.0))).ok());
+  EXPECT_EQ(file_size(file->path()), empty);
 }
 
 TEST(EventFile, HoldsTextsThatAreUtf8) {
