@@ -98,6 +98,7 @@ set(COHORT_NARROW_HEADERS
     cohort/checkpoint/state/scheduler_state.h
     cohort/checkpoint/state/state_value.h
     cohort/checkpoint/state/tied_names.h
+    cohort/comm/agreement/rank_error.h
     cohort/data/datasets/chain_dataset.h
     cohort/data/datasets/concat_dataset.h
     cohort/data/datasets/share.h

@@ -49,6 +49,7 @@ ROOMS = {
         "start": ["watch"],
         "group": ["memory", "backend", "watch", "registry", "start"],
         "collectives": ["backend", "watch", "registry", "group", "pickle"],
+        "agreement": ["watch", "group", "collectives", "pickle"],
         "process": ["backend", "watch", "group"],
         "report": [],
     },

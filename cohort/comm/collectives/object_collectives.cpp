@@ -10,7 +10,7 @@
 
 #include "cohort/comm/collectives/arguments.h"
 #include "cohort/comm/collectives/point_to_point.h"
-#include "cohort/comm/group/device.h"
+#include "cohort/comm/group/group_backend.h"
 #include "cohort/job/call_site.h"
 
 // Each function makes the same calls, in the same order and with the same shapes and dtypes, as Python's of that name.
@@ -32,15 +32,8 @@ void read_pickle(std::string_view data, std::string& object) {
   object = comm::bytes_of(value);
 }
 
-// PyTorch's _get_object_coll_device.
 at::Device object_device(const Group& group, const std::optional<at::Device>& wanted) {
-  if (wanted) return *wanted;
-  const auto devices = resolve(group)->getDeviceTypes();
-  const bool serves_cpu =
-      std::any_of(devices.begin(), devices.end(), [](const c10::Device& device) { return device.is_cpu(); });
-  if (devices.empty() || serves_cpu) return at::kCPU;
-  const auto current = current_device();
-  return current.type() == devices.front().type() ? current : at::Device(devices.front().type());
+  return wanted ? *wanted : comm::device_for_host_data(group);
 }
 
 at::Tensor size_tensor(int64_t size, at::Device device) { return at::full({1}, size, at::kLong).to(device); }

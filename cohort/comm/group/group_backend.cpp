@@ -4,6 +4,9 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <algorithm>
+
+#include "cohort/comm/group/device.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/comm/registry/backends.h"
 
@@ -48,6 +51,16 @@ c10::intrusive_ptr<c10d::Backend> any_backend(const Group& group) {
     if (device.is_cpu()) return owner->getBackend(device.type());
   }
   return owner->getBackend(devices.front().type());
+}
+
+// As PyTorch's _get_object_coll_device.
+c10::Device device_for_host_data(const Group& group) {
+  const auto devices = resolve(group)->getDeviceTypes();
+  const bool serves_cpu =
+      std::any_of(devices.begin(), devices.end(), [](const c10::Device& device) { return device.is_cpu(); });
+  if (devices.empty() || serves_cpu) return c10::kCPU;
+  const auto current = current_device();
+  return current.type() == devices.front().type() ? current : c10::Device(devices.front().type());
 }
 
 const BackendCapability& capability_of(const Group& group, c10::DeviceType device) {

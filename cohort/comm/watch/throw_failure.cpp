@@ -19,7 +19,8 @@ std::string text_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& known) {
-    return text_of(known);
+    const std::string text = text_of(known);
+    return text.empty() ? "an exception without a text" : text;
   } catch (...) {
     return "an exception of another kind than std::exception";
   }

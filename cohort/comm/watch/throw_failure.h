@@ -22,7 +22,7 @@ using job::wait_timed_out;
 
 /// The text of an exception, without LibTorch's stack frames.
 COHORT_EXTRAS_API std::string text_of(const std::exception& error);
-/// Of one that may be of another kind, and then says so.
+/// Of one that may be of another kind, or have no text, and then says so. Never empty.
 std::string text_of(const std::exception_ptr& error);
 
 }  // namespace cohort::comm

@@ -1,0 +1,27 @@
+#include "cohort/comm/agreement/rank_error.h"
+
+#include <utility>
+
+#include "cohort/base/text.h"
+
+namespace cohort::comm {
+namespace {
+
+std::string text_of_failures(const std::string& what, const RankFailures& failures, bool is_alone) {
+  constexpr std::string_view kMark = "[cohort] ";
+  std::string text = std::string(kMark) + what;
+  for (const auto& [rank, reason] : failures) {
+    const std::string plain = reason.starts_with(kMark) ? reason.substr(kMark.size()) : reason;
+    text += is_alone ? "\n  caused by: " + plain
+                     : "\n  rank " + std::to_string(rank) + ": " + base::replace_all(plain, "\n", "\n  ");
+  }
+  return text;
+}
+
+}  // namespace
+
+RankError::RankError(const std::string& what, RankFailures failures, bool is_alone)
+    : c10::Error({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text_of_failures(what, failures, is_alone)),
+      failures_(std::move(failures)) {}
+
+}  // namespace cohort::comm
