@@ -10,28 +10,18 @@
 #include <vector>
 
 #include "cohort/base/text.h"
-#include "cohort/comm/collectives/object_collectives.h"
-#include "cohort/parallel/fsdp/agreement.h"
+#include "cohort/comm/agreement/agreement.h"
+#include "cohort/comm/agreement/rank_exchange.h"
 
 namespace cohort::fsdp {
 namespace {
 
 using Numbers = std::vector<int64_t>;
 
-Numbers numbers_in(const Group& group) {
-  Numbers numbers;
-  for (int rank = 0; rank < group->getSize(); ++rank) numbers.push_back(number_of(group, static_cast<size_t>(rank)));
-  return numbers;
-}
-
 // One after the other.
 Numbers gathered_numbers(const Numbers& own, const Group& group) {
-  if (!group || group->getSize() == 1) return own;
-  ObjectList all(static_cast<size_t>(group->getSize()));
-  all_gather_object(all, c10::IValue(own), {.group = group});
   Numbers numbers;
-  for (const auto& each : all) {
-    const auto of_rank = each.toIntVector();
+  for (const auto& of_rank : comm::RankExchange(group).all_numbers(own)) {
     numbers.insert(numbers.end(), of_rank.begin(), of_rank.end());
   }
   return numbers;
@@ -46,7 +36,9 @@ DeviceMesh::AxisNames names_of_data(const MeshGroups& data) {
 }  // namespace
 
 CutMesh cut_mesh(const Group& layer, const MeshGroups& data, const std::string& device_type) {
-  auto numbers = gathered_numbers(gathered_numbers(numbers_in(layer), data.shards), data.replicas);
+  const auto of_layer = comm::numbers_in_job(layer);
+  const Numbers own(of_layer.begin(), of_layer.end());
+  auto numbers = gathered_numbers(gathered_numbers(own, data.shards), data.replicas);
   // Without a job ranks have no numbers of their own.
   if (!is_initialized()) std::iota(numbers.begin(), numbers.end(), 0);
   TORCH_CHECK_NOT_IMPLEMENTED(std::set<int64_t>(numbers.begin(), numbers.end()).size() == numbers.size(),
@@ -69,14 +61,13 @@ CutMesh cut_mesh(const Group& layer, const MeshGroups& data, const std::string& 
 void check_cut(const NamedParameter& parameter, const MeshGroups& data) {
   const auto cut = parallel::cut_of(parameter.tensor);
   if (!cut || !is_initialized()) return;
-  const auto layer = numbers_in(cut->group);
+  const auto layer = comm::numbers_in_job(cut->group);
   for (const auto& group : {data.shards, data.replicas}) {
     if (!group) continue;
     std::vector<int> common;
-    const auto own = number_of(group, static_cast<size_t>(group->getRank()));
-    for (const auto rank : numbers_in(group)) {
-      if (rank != own && std::find(layer.begin(), layer.end(), rank) != layer.end())
-        common.push_back(static_cast<int>(rank));
+    const int own = comm::number_in_job(group, group->getRank());
+    for (const int rank : comm::numbers_in_job(group)) {
+      if (rank != own && std::find(layer.begin(), layer.end(), rank) != layer.end()) common.push_back(rank);
     }
     TORCH_CHECK_VALUE(common.empty(), "fully_shard: this rank's part of '", parameter.name,
                       "', of a tensor-parallel layer, cannot be shared with ", base::ranks_in_words(common),

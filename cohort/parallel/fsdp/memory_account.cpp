@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "cohort/base/text.h"
+#include "cohort/comm/agreement/rank_exchange.h"
 #include "cohort/comm/backend/operation_text.h"
-#include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/fsdp/optimizer_fields.h"
@@ -86,14 +86,8 @@ std::array<MemorySum, 7> sums_of(const MemoryAccount& account) {
 std::vector<size_t> sums_of_all_ranks(const MemoryAccount& account, const Group& group) {
   std::vector<int64_t> own;
   for (const auto& sum : sums_of(account)) own.push_back(static_cast<int64_t>(sum.num_bytes));
-  std::vector<c10::IValue> all{c10::IValue(own)};
-  if (group) {
-    all.resize(static_cast<size_t>(group->getSize()));
-    all_gather_object(all, c10::IValue(own), {.group = group});
-  }
   std::vector<size_t> sums(own.size());
-  for (const auto& each : all) {
-    const auto numbers = each.toIntVector();
+  for (const auto& numbers : comm::RankExchange(group).all_numbers(own)) {
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<size_t>(numbers.at(i));
   }
   return sums;

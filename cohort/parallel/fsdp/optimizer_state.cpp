@@ -15,10 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/comm/collectives/object_collectives.h"
+#include "cohort/base/purpose.h"
+#include "cohort/comm/agreement/agreement.h"
+#include "cohort/comm/agreement/rank_exchange.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/pickle/pickle.h"
 #include "cohort/parallel/fsdp/optimizer_fields.h"
 #include "cohort/parallel/fsdp/shard_rows.h"
-#include "cohort/parallel/module/purpose.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::fsdp {
@@ -26,7 +29,6 @@ namespace {
 
 using torch::optim::Optimizer;
 
-constexpr int64_t kWhole = -1;    // in place of rows
 constexpr int64_t kNoState = -1;  // in place of which tensors there are, a bit for each
 
 struct ParameterPlace {
@@ -100,56 +102,41 @@ std::vector<int64_t> numbers_of(const Optimizer& optimizer) {
 std::string describe_state(const std::vector<int64_t>& numbers, size_t place, size_t num_places) {
   const auto begin = place * (numbers.size() / num_places);
   const auto bits = numbers.at(begin);
-  if (bits == kNoState) return "no state";
-  return c10::str("a state of ", __builtin_popcountll(static_cast<uint64_t>(bits)), " tensor(s) after step ",
+  if (bits == kNoState) return "nothing";
+  return c10::str("of ", __builtin_popcountll(static_cast<uint64_t>(bits)), " tensor(s) after step ",
                   numbers.size() == num_places ? 0 : numbers.at(begin + 1));
 }
 
-// [rank], the same on every rank.
-std::vector<std::vector<int64_t>> numbers_of_ranks(std::vector<int64_t> numbers, const Group& group) {
-  const comm::CalledFor purpose(parallel::kStateExchange);
-  ObjectList all(static_cast<size_t>(group->getSize()));
-  all_gather_object(all, c10::IValue(std::move(numbers)), {.group = group});
-  std::vector<std::vector<int64_t>> result;
-  for (const auto& value : all) result.push_back(value.toIntVector());
-  return result;
-}
-
-// Collective: how the ranks share each parameter; no counts: it is whole. Throws where the ranks' optimizers have other groups.
-std::vector<ShardRows> rows_of_places(const Optimizer& optimizer, const std::vector<ParameterPlace>& places,
-                                      const Group& group) {
+// Collective: throws where the ranks' optimizers differ.
+void agree_on(const char* function, const Optimizer& optimizer, const std::vector<ParameterPlace>& places,
+              bool has_state, const Group& group) {
   std::vector<int64_t> sizes;
   for (const auto& members : optimizer.param_groups()) sizes.push_back(static_cast<int64_t>(members.params().size()));
-  const auto all_sizes = numbers_of_ranks(sizes, group);
-  for (size_t rank = 1; rank < all_sizes.size(); ++rank) {
-    TORCH_CHECK(all_sizes[rank] == all_sizes[0], "the ranks' optimizers differ: their groups have ", all_sizes[0],
-                " parameters on rank 0, but ", all_sizes[rank], " on rank ", rank);
+  comm::Claim claim{.function = function, .outcome = "no state was exchanged"};
+  claim.hint = "all ranks need optimizers of the same groups of parameters, after the same steps";
+  claim.facts = {{"the number of parameters in each group of the optimizer", c10::str(at::IntArrayRef(sizes))}};
+  for (const auto& place : places) claim.facts.push_back({describe_place(place), place.dim ? "a shard" : "whole"});
+  const auto numbers = has_state ? numbers_of(optimizer) : std::vector<int64_t>();
+  for (size_t i = 0; has_state && i < places.size(); ++i) {
+    claim.facts.push_back({"the state of " + describe_place(places[i]), describe_state(numbers, i, places.size())});
   }
-  std::vector<int64_t> counts;
-  for (const auto& place : places) counts.push_back(place.dim ? place.parameter.size(*place.dim) : kWhole);
-  const auto all_counts = numbers_of_ranks(counts, group);
-  std::vector<ShardRows> result(places.size());
-  for (size_t i = 0; i < places.size(); ++i) {
-    result[i].dim = places[i].dim.value_or(0);
-    for (const auto& of_rank : all_counts) {
-      TORCH_CHECK((of_rank[i] == kWhole) == (all_counts[0][i] == kWhole),
-                  "the ranks' optimizers differ: ", describe_place(places[i]), " is a shard on some of them only");
-      if (of_rank[i] != kWhole) result[i].counts.push_back(of_rank[i]);
-    }
-  }
-  return result;
+  const base::CalledFor purpose(base::Purpose::kState);
+  comm::agree(claim, {group});
 }
 
-void check_states_are_equal(const std::vector<std::vector<int64_t>>& numbers,
-                            const std::vector<ParameterPlace>& places) {
-  for (size_t rank = 1; rank < numbers.size(); ++rank) {
-    for (size_t i = 0; i < places.size(); ++i) {
-      const auto ours = describe_state(numbers[0], i, places.size());
-      const auto theirs = describe_state(numbers[rank], i, places.size());
-      TORCH_CHECK(ours == theirs, "the ranks' optimizers differ: ", describe_place(places[i]), " has ", ours,
-                  " on rank 0, but ", theirs, " on rank ", rank);
-    }
+// Collective: how the ranks share each parameter; no counts: it is whole.
+std::vector<ShardRows> rows_of_places(const std::vector<ParameterPlace>& places, const Group& group) {
+  std::vector<int64_t> counts;
+  for (const auto& place : places) counts.push_back(place.dim ? place.parameter.size(*place.dim) : 0);
+  const base::CalledFor purpose(base::Purpose::kState);
+  const auto all_counts = comm::RankExchange(group).all_numbers(counts);
+  std::vector<ShardRows> result(places.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (!places[i].dim) continue;
+    result[i].dim = *places[i].dim;
+    for (const auto& of_rank : all_counts) result[i].counts.push_back(of_rank.at(i));
   }
+  return result;
 }
 
 // On rank 0.
@@ -184,24 +171,13 @@ void check_full(const Optimizer* full, const Optimizer& optimizer, const std::ve
 
 // Collective: what `check` throws on rank 0, all ranks throw; else all get what it returns there.
 template <class Check>
-ObjectList ask_first_rank(const Group& group, Check check) {
-  ObjectList answer;
-  if (group->getRank() == 0) {
-    try {
-      answer = check();
-      answer.emplace_back(std::string());
-    } catch (const c10::Error& error) {
-      answer = {c10::IValue(std::string(error.what_without_backtrace()))};
-    }
-  }
-  const comm::CalledFor purpose(parallel::kStateExchange);
-  ObjectList all(static_cast<size_t>(group->getSize()));
-  all_gather_object(all, c10::ivalue::Tuple::create(std::move(answer)), {.group = group});
-  ObjectList answers = all.front().toTupleRef().elements().vec();
-  const auto failure = answers.back().toStringRef();
-  TORCH_CHECK_VALUE(failure.empty(), failure);
-  answers.pop_back();
-  return answers;
+c10::IValue ask_first_rank(const Group& group, Check check) {
+  const comm::RankExchange ranks(group);
+  const base::CalledFor purpose(base::Purpose::kState);
+  const auto answer = ranks.from_first(
+      comm::attempt([&] { return ranks.is_first() ? comm::pickle(c10::IValue(check())) : std::string(); }));
+  TORCH_CHECK_VALUE(answer, answer.error().describe());
+  return comm::unpickle(*answer);
 }
 
 std::string bytes_of_options(const torch::optim::OptimizerOptions& options) {
@@ -222,12 +198,12 @@ std::unique_ptr<torch::optim::OptimizerOptions> options_of_bytes(const torch::op
 }
 
 // What rank 0 tells the others of `full`: which tensors there are, the steps, and each group's options.
-ObjectList plan_of(const Optimizer& full) {
-  ObjectList plan{c10::IValue(numbers_of(full))};
+c10::IValue plan_of(const Optimizer& full) {
+  std::vector<c10::IValue> plan{c10::IValue(numbers_of(full))};
   for (const auto& members : full.param_groups()) {
     plan.push_back(comm::bytes_value(bytes_of_options(members.options())));
   }
-  return plan;
+  return c10::ivalue::Tuple::create(std::move(plan));
 }
 
 // Collective: this rank's part of the tensors of rank 0's `fields`, which elsewhere are undefined.
@@ -243,7 +219,7 @@ OptimizerFields scatter_fields(const OptimizerFields& fields, int64_t bits, cons
     }
     own.tensors[i] = at::empty_like(parameter.detach(), at::MemoryFormat::Contiguous);
     if (fields.tensors[i].defined()) own.tensors[i].copy_(fields.tensors[i]);
-    const comm::CalledFor purpose(parallel::kStateExchange);
+    const base::CalledFor purpose(base::Purpose::kState);
     broadcast(own.tensors[i], group_rank(0), {.group = group});
   }
   return own;
@@ -256,12 +232,12 @@ void get_full_optimizer_state(const std::vector<ShardedParameter>& parameters, c
   check_divisible(optimizer);
   const auto places = places_of(optimizer, parameters);
   const auto group = sharding_group_of(places);
-  const auto rows = rows_of_places(optimizer, places, group);
-  check_states_are_equal(numbers_of_ranks(numbers_of(optimizer), group), places);
+  agree_on("get_full_optimizer_state", optimizer, places, /*has_state=*/true, group);
+  const auto rows = rows_of_places(places, group);
   const bool is_first = group->getRank() == 0;
   ask_first_rank(group, [&] {
     check_full(full, optimizer, rows);
-    return ObjectList();
+    return c10::IValue();
   });
   if (is_first) {
     full->state().clear();
@@ -288,12 +264,14 @@ void set_full_optimizer_state(const std::vector<ShardedParameter>& parameters, O
   check_divisible(optimizer);
   const auto places = places_of(optimizer, parameters);
   const auto group = sharding_group_of(places);
-  const auto rows = rows_of_places(optimizer, places, group);
-  const auto plan = ask_first_rank(group, [&] {
+  agree_on("set_full_optimizer_state", optimizer, places, /*has_state=*/false, group);
+  const auto rows = rows_of_places(places, group);
+  const auto answer = ask_first_rank(group, [&] {
     check_full(full, optimizer, rows);
     return plan_of(*full);
   });
-  const auto numbers = plan.front().toIntVector();
+  const auto& plan = answer.toTupleRef().elements();
+  const auto numbers = plan[0].toIntVector();
   const bool is_first = group->getRank() == 0;
   const auto full_places = is_first ? places_of(*full) : std::vector<ParameterPlace>();
   optimizer.state().clear();

@@ -11,13 +11,13 @@
 #include <exception>
 #include <utility>
 
+#include "cohort/comm/agreement/agreement.h"
+#include "cohort/comm/agreement/rank_exchange.h"
 #include "cohort/comm/collectives/collectives.h"
-#include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/group/job_warning.h"
 #include "cohort/comm/group/unshared_batches.h"
 #include "cohort/comm/watch/unwrapped_training.h"
-#include "cohort/parallel/fsdp/agreement.h"
 #include "cohort/parallel/fsdp/cut_mesh.h"
 #include "cohort/parallel/fsdp/gathered_param_group.h"
 #include "cohort/parallel/fsdp/host_param_group.h"
@@ -86,14 +86,6 @@ bool fits_one_memory(const std::vector<NamedParameter>& parameters, c10::Device 
          !is_cut_otherwise(parameters, groups, options);
 }
 
-// Of all replicas, or of none.
-bool is_so_on_all(bool value, const Group& group) {
-  if (!group) return value;
-  std::vector<c10::IValue> values(static_cast<size_t>(group->getSize()));
-  all_gather_object(values, c10::IValue(value), {.group = group});
-  return std::all_of(values.begin(), values.end(), [](const c10::IValue& each) { return each.toBool(); });
-}
-
 std::shared_ptr<ParamGroup> make_group(const std::vector<NamedParameter>& parameters,
                                        const std::shared_ptr<CommContext>& context, const MeshGroups& groups,
                                        const Options& options) {
@@ -101,7 +93,8 @@ std::shared_ptr<ParamGroup> make_group(const std::vector<NamedParameter>& parame
     comm::warn_once_per_job(
         "CPUOffloadPolicy changes nothing where the CPU computes: shards are in its memory anyway.");
   }
-  if (is_so_on_all(fits_one_memory(parameters, context->device, groups, options), groups.replicas)) {
+  const bool fits = fits_one_memory(parameters, context->device, groups, options);
+  if (comm::RankExchange(groups.replicas).largest({fits ? 0 : 1}).front() == 0) {  // on all replicas, or on none
     return std::make_shared<HostParamGroup>(parameters, groups.shards, groups.replicas, options.mp_policy);
   }
   return std::make_shared<GatheredParamGroup>(parameters, groups.shards, groups.replicas, context, options);
@@ -124,10 +117,10 @@ std::string in_words(const NamedParameter& parameter, const MeshGroups& groups, 
 }
 
 // What must be the same on all ranks.
-Facts facts_of(const std::vector<NamedParameter>& parameters, c10::Device device, const MeshGroups& groups,
-               const Options& options, const ModulesOfCall& modules) {
+comm::Facts facts_of(const std::vector<NamedParameter>& parameters, c10::Device device, const MeshGroups& groups,
+                     const Options& options, const ModulesOfCall& modules) {
   const auto& policy = options.mp_policy;
-  Facts facts = {
+  comm::Facts facts = {
       {"the mesh", fmt::format("{} x {}", groups.replicas ? groups.replicas->getSize() : 1, groups.shards->getSize())},
       {"the device type", c10::DeviceTypeName(device.type(), /*lower_case=*/true)},
       {"param_dtype", in_words(policy.param_dtype)},
@@ -189,12 +182,6 @@ std::vector<Group> groups_of_models(const std::vector<ShardedParameter>& paramet
   return groups;
 }
 
-std::string first_of(const std::string& text, const Group& group) {
-  std::vector<c10::IValue> texts(static_cast<size_t>(group->getSize()));
-  all_gather_object(texts, c10::IValue(text), {.group = group});
-  return texts.front().toStringRef();
-}
-
 }  // namespace
 
 void UnshardHandle::wait() {
@@ -210,8 +197,10 @@ Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& option
   process_group_ = groups.shards;
   replica_group_ = groups.replicas;
   std::vector<NamedParameter> kept;
-  Facts facts;
-  auto refusal = modules.refusal;
+  comm::Claim claim{.function = "fully_shard",
+                    .outcome = "nothing was sharded",
+                    .failure = modules.refusal,
+                    .throws_own_failure = true};
   try {
     kept = managed(parameters, options);
     for (const auto& parameter : kept) {
@@ -226,11 +215,11 @@ Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& option
       spec_of_shard(parameter.tensor, part_of_dtensor(parameter.tensor, mesh), dim, parameter.tensor.scalar_type(),
                     mesh);
     }
-    facts = facts_of(kept, device_, groups, options, modules);
+    claim.facts = facts_of(kept, device_, groups, options, modules);
   } catch (...) {
-    if (!refusal) refusal = std::current_exception();
+    if (!claim.failure) claim.failure = std::current_exception();
   }
-  agree(facts, refusal, groups);
+  comm::agree(claim, {groups.shards, groups.replicas});
   context_ = std::make_shared<CommContext>(device_);
   group_ = make_group(kept, context_, groups, options);
   place_shards(*group_, groups, device_);
@@ -452,19 +441,15 @@ void Sharding::set_reduce_scatter_max_input_buffers(int max_input_buffers) {
 void Sharding::write(const Writer& writer) {
   const bool is_writer = process_group_->getRank() == 0 && (!replica_group_ || replica_group_->getRank() == 0);
   barrier({.group = process_group_});
-  std::string failure;
+  comm::StepResult written = std::string();
   const auto& parameters = group_->parameters();
   const auto model_groups = groups_of_models(parameters);
   const Writer guarded = [&](const std::string& name, const at::Tensor& full) {  // the other ranks wait for all of them
-    if (!failure.empty()) return;
-    try {
+    if (!written) return;
+    written = comm::attempt([&] {
       writer(name, full);
-    } catch (const std::exception& error) {
-      failure = error.what();
-      if (failure.empty()) failure = "an exception without a text";
-    } catch (...) {
-      failure = "an exception of another kind than std::exception";
-    }
+      return std::string();
+    });
   };
   const Writer writes_parts = [&](const std::string& name, const at::Tensor& own) {
     const auto found =
@@ -473,12 +458,11 @@ void Sharding::write(const Writer& writer) {
   };
   group_->write(is_writer ? &writes_parts : nullptr);
   // Everybody waits for the writer.
-  failure = first_of(failure, process_group_);
-  if (replica_group_) failure = first_of(failure, replica_group_);
-  for (const auto& group : model_groups) failure = first_of(failure, group);
+  for (const auto& group : {process_group_, replica_group_}) written = comm::RankExchange(group).from_first(written);
+  for (const auto& group : model_groups) written = comm::RankExchange(group).from_first(written);
   group_->refresh();
   if (group_->meeting_group()) barrier({.group = process_group_});
-  TORCH_CHECK(failure.empty(), "write() failed on rank 0 of the group: ", failure);
+  TORCH_CHECK(written, "write() failed on rank 0 of the group: ", written.error().describe());
 }
 
 }  // namespace cohort::fsdp

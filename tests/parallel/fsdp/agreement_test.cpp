@@ -33,28 +33,30 @@ void expect_all_told(const Change& change, const std::string& text) {
 }
 
 TEST(GatheredAgreement, OptionsMessages) {
-  const auto differ = [](const std::string& what) { return "fully_shard: the ranks differ: " + what; };
+  const auto differ = [](const std::string& what) {
+    return "[cohort] fully_shard: nothing was sharded, as the ranks differ: " + what;
+  };
   expect_all_told(
       [](int rank, Options& options) {
         if (rank == 1) options.mp_policy.param_dtype = at::kBFloat16;
       },
-      differ("param_dtype is not set on rank 0, but BFloat16 on rank 1"));
+      differ("param_dtype is not set on ranks 0 and 2, but BFloat16 on rank 1"));
   expect_all_told(
       [](int rank, Options& options) {
         if (rank > 0) options.mp_policy.reduce_dtype = rank == 1 ? at::kHalf : at::kBFloat16;
       },
-      differ("reduce_dtype is not set on rank 0, but Half on rank 1"));
+      differ("reduce_dtype is not set on rank 0, but Half on rank 1, but BFloat16 on rank 2"));
   expect_all_told(
       [](int rank, Options& options) { options.mp_policy.output_dtype = rank == 2 ? at::kDouble : at::kFloat; },
-      differ("output_dtype is Float on rank 0, but Double on rank 2"));
+      differ("output_dtype is Float on ranks 0 and 1, but Double on rank 2"));
   expect_all_told(
       [](int rank, Options& options) {
         if (rank < 2) options.reshard_after_forward = true;
         if (rank == 2) options.reshard_after_forward = 3;
       },
-      differ("reshard_after_forward is true on rank 0, but 3 on rank 2"));
+      differ("reshard_after_forward is true on ranks 0 and 1, but 3 on rank 2"));
   expect_all_told([](int rank, Options& options) { options.one_memory = rank == 0; },
-                  differ("one_memory is true on rank 0, but false on rank 1"));
+                  differ("one_memory is true on rank 0, but false on ranks 1 and 2"));
   expect_all_told(
       [](int rank, Options& options) {
         options.shard_placement_fn = [rank](const at::Tensor& parameter) -> std::optional<Shard> {
@@ -62,11 +64,14 @@ TEST(GatheredAgreement, OptionsMessages) {
           return std::nullopt;
         };
       },
-      differ("parameter 0 is weight Float [2, 3] on rank 0, but weight Float [2, 3] cut along dimension 1 on rank 2"));
+      differ("parameter 0 is weight Float [2, 3] on ranks 0 and 1, but weight Float [2, 3] cut along dimension 1 on "
+             "rank 2"));
 }
 
 TEST(GatheredAgreement, ParametersMessages) {
-  const auto differ = [](const std::string& what) { return "fully_shard: the ranks differ: " + what; };
+  const auto differ = [](const std::string& what) {
+    return "[cohort] fully_shard: nothing was sharded, as the ranks differ: " + what;
+  };
   const auto error_with = [](const Group& group, const std::function<torch::nn::Linear()>& make) {
     return error_of([&] { fully_shard(make(), in_group(group)); });
   };
@@ -77,18 +82,18 @@ TEST(GatheredAgreement, ParametersMessages) {
                            if (rank == 2) net->to(at::kDouble);
                            return net;
                          }),
-              differ("parameter 0 is weight Float [2, 3] on rank 0, but weight Double [2, 3] on rank 2"));
+              differ("parameter 0 is weight Float [2, 3] on ranks 0 and 1, but weight Double [2, 3] on rank 2"));
     EXPECT_EQ(error_with(group,
                          [&] {
                            torch::nn::Linear net(3, 2);
                            net->bias.set_requires_grad(rank != 1);
                            return net;
                          }),
-              differ("parameter 1 is bias Float [2] on rank 0, but bias Float [2] frozen on rank 1"));
+              differ("parameter 1 is bias Float [2] on ranks 0 and 2, but bias Float [2] frozen on rank 1"));
     EXPECT_EQ(error_with(group, [&] { return torch::nn::Linear(torch::nn::LinearOptions(3, 2).bias(rank == 0)); }),
-              differ("parameter 1 is bias Float [2] on rank 0, but nothing on rank 1"));
+              differ("parameter 1 is bias Float [2] on rank 0, but nothing on ranks 1 and 2"));
     EXPECT_EQ(error_with(group, [&] { return torch::nn::Linear(torch::nn::LinearOptions(3, 2).bias(rank == 2)); }),
-              differ("parameter 1 is nothing on rank 0, but bias Float [2] on rank 2"));
+              differ("parameter 1 is nothing on ranks 0 and 1, but bias Float [2] on rank 2"));
   });
 }
 
@@ -102,7 +107,7 @@ TEST(GatheredAgreement, ARankThatCannotGoOnMessages) {
     const std::string text =
         "fully_shard doesn't support scalar parameters. Change scale to a 1D tensor with numel equal to 1.";
     const auto make = [&] { fully_shard(std::make_shared<Scalar>(rank == 1), in_group(group)); };
-    EXPECT_EQ(error_of(make), rank == 1 ? text : "fully_shard failed on rank 1: " + text);
+    EXPECT_EQ(error_of(make), rank == 1 ? text : "[cohort] fully_shard: nothing was sharded\n  rank 1: " + text);
     bool is_value_error = false;
     try {
       make();
@@ -117,7 +122,8 @@ TEST(GatheredAgreement, ARankThatCannotGoOnMessages) {
       return std::nullopt;
     };
     EXPECT_EQ(error_of([&] { fully_shard(torch::nn::Linear(3, 2), options); }),
-              rank == 2 ? "no placement for this" : "fully_shard failed on rank 2: no placement for this");
+              rank == 2 ? "no placement for this"
+                        : "[cohort] fully_shard: nothing was sharded\n  rank 2: no placement for this");
     EXPECT_EQ(error_of([&] { fully_shard(torch::nn::Linear(3, 2), in_group(group)); }), "(no error)");
   });
 }
@@ -134,12 +140,13 @@ COHORT_WORKER(shards_copies_wrongly) {
   const std::string text =
       "fully_shard doesn't support scalar parameters. Change weight to a 1D tensor with numel equal to 1.";
   REQUIRE_EQUAL(error_with(rank == 3 ? at::ones({}) : at::ones({1}), {.one_memory = false}),
-                rank == 3 ? text : "fully_shard failed on rank 3: " + text);
+                rank == 3 ? text : "[cohort] fully_shard: nothing was sharded\n  rank 3: " + text);
   // Copies that differ, not the ranks that share the parameters.
   const auto copy = error_with(at::ones({rank < 2 ? 3 : 4}), {.one_memory = false});
-  REQUIRE_EQUAL(copy, "fully_shard: the ranks differ: parameter 0 is weight Float [3] frozen on rank " +
-                          std::to_string(rank % 2) + ", but weight Float [4] frozen on rank " +
-                          std::to_string(rank % 2 + 2));
+  REQUIRE_EQUAL(copy,
+                "[cohort] fully_shard: nothing was sharded, as the ranks differ: parameter 0 is weight Float [3] "
+                "frozen on rank " +
+                    std::to_string(rank % 2) + ", but weight Float [4] frozen on rank " + std::to_string(rank % 2 + 2));
   destroy_process_group();
 }
 

@@ -412,7 +412,8 @@ TEST(FullyShardErrors, Messages) {
       results[0].output,
       "fully_shard doesn't support scalar parameters. Change scale to a 1D tensor with numel equal to 1.\n---\n"
       "FSDP does not support non-contiguous parameters yet: matrix.shape=[3, 2] matrix.stride()=[1, 3]\n---\n"
-      "fully_shard: the ranks differ: parameter 0 is weight Float [3, 2] on rank 0, but weight Float "
+      "[cohort] fully_shard: nothing was sharded, as the ranks differ: parameter 0 is weight Float [3, 2] on rank 0, "
+      "but weight Float "
       "[4, 2] on rank 1\n---\n"
       "Parameter 'first.weight' is shared with a parameter already managed by another FSDP group. For shared/tied "
       "parameters, shard the modules that share it by one call, in the same FSDP group.\n---\n"

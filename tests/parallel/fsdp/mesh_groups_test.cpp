@@ -281,7 +281,8 @@ COHORT_WORKER(gives_meshes_wrongly) {
     return std::nullopt;
   };
   REQUIRE_EQUAL(error_of([&] { fully_shard(torch::nn::Linear(4, 2), uneven); }),
-                "fully_shard: the ranks differ: the number of meshes is 1 on rank 0, but 2 on rank 1");
+                "[cohort] fully_shard: nothing was sharded, as the ranks differ: the number of meshes is 1 on rank 0, "
+                "but 2 on rank 1");
   barrier();
   destroy_process_group();
 }

@@ -297,7 +297,8 @@ TEST(GatheredLists, NumbersOfModulesMessage) {
     std::vector<torch::nn::Linear> nets(rank == 0 ? 2 : 1, nullptr);
     for (auto& net : nets) net = torch::nn::Linear(2, 2);
     EXPECT_EQ(error_of([&] { fully_shard(nets, in_group(group)); }),
-              "fully_shard: the ranks differ: the number of modules is 2 on rank 0, but 1 on rank 1");
+              "[cohort] fully_shard: nothing was sharded, as the ranks differ: the number of modules is 2 on rank 0, "
+              "but 1 on rank 1");
   });
 }
 

@@ -303,22 +303,28 @@ TEST(FullyShardOptimizerState, Messages) {
         get(lbfgs, nullptr),
         "only the state of SGD, Adam, AdamW, Adagrad and RMSprop, and of kinds that register_optimizer_kind has "
         "been told, can be put together from shards");
+    const std::string differ = "[cohort] get_full_optimizer_state: no state was exchanged, as the ranks differ: ";
+    const std::string hint =
+        "\n  hint: all ranks need optimizers of the same groups of parameters, after the same steps";
     torch::optim::AdamW shorter(rank == 0 ? own : Parameters{own[0]});
-    REQUIRE_EQUAL(get(shorter, nullptr),
-                  "the ranks' optimizers differ: their groups have 6 parameters on rank 0, but 1 on rank 1");
+    REQUIRE_EQUAL(
+        get(shorter, nullptr),
+        differ + "the number of parameters in each group of the optimizer is [6] on rank 0, but [1] on rank 1" + hint);
     torch::optim::AdamW mixed(rank == 0 ? Parameters{own[0], own[1]} : Parameters{own[0], whole.all[1]});
     REQUIRE_EQUAL(get(mixed, nullptr),
-                  "the ranks' optimizers differ: parameter 1 of group 0 is a shard on some of them only");
+                  differ + "parameter 1 of group 0 is a shard on rank 0, but whole on rank 1" + hint);
     if (rank == 1) optimizer.step();
     REQUIRE_EQUAL(
         get(optimizer, &of_whole),
-        "the ranks' optimizers differ: parameter 0 of group 0 has a state of 2 tensor(s) after step 1 on rank "
-        "0, but a state of 2 tensor(s) after step 2 on rank 1");
+        differ +
+            "the state of parameter 0 of group 0 is of 2 tensor(s) after step 1 on rank 0, but of 2 tensor(s) "
+            "after step 2 on rank 1" +
+            hint);
     if (rank == 1) optimizer.state().erase(own[0].unsafeGetTensorImpl());
     REQUIRE_EQUAL(
         get(optimizer, &of_whole),
-        "the ranks' optimizers differ: parameter 0 of group 0 has a state of 2 tensor(s) after step 1 on rank "
-        "0, but no state on rank 1");
+        differ + "the state of parameter 0 of group 0 is of 2 tensor(s) after step 1 on rank 0, but nothing on rank 1" +
+            hint);
     barrier({.group = group});
   });
 }
