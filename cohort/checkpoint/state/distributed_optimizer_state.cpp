@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "cohort/base/text.h"
-#include "cohort/checkpoint/state/agreement.h"
 #include "cohort/checkpoint/state/distributed_state.h"
 #include "cohort/checkpoint/state/divided_optimizer.h"
 #include "cohort/checkpoint/state/model_parts.h"
+#include "cohort/checkpoint/state/participants.h"
 #include "cohort/checkpoint/state/state_plan.h"
 #include "cohort/dtensor/api/dtensor.h"
 
@@ -386,10 +386,9 @@ ShardedStateDict optimizer_state_for(const char* function, const torch::nn::Modu
   auto participants = sharers_of(model);
   add_sharers_of(optimizers, participants);
   if (options.full_state_dict && is_divided) participants.by_options = group_of(options);
-  const Agreement ranks(function, kNoState, options, std::move(participants));
   ShardedStateDict state;
   std::optional<c10::Device> varies_on;
-  ranks.reach([&] {
+  agree({function, kNoState, options, std::move(participants)}, [&] {
     state = own_optimizer_state(model, optimizers, options);
     if (is_divided) varies_on = ModelParts(model).device();
     const bool has_parts =
@@ -399,7 +398,7 @@ ShardedStateDict optimizer_state_for(const char* function, const torch::nn::Modu
         ": the state of a ZeroRedundancyOptimizer cannot be made whole where ranks have parts of the parameters, as "
         "with "
         "tensor parallelism\n  hint: without full_state_dict each rank has its own, which save_sharded() writes");
-    return options.full_state_dict ? parts_of(state) : fsdp::Facts();
+    return options.full_state_dict ? parts_of(state) : comm::Facts();
   });
   return gathered(std::move(state), options, varies_on);
 }

@@ -9,16 +9,16 @@
 #include <numeric>
 #include <utility>
 
+#include "cohort/base/purpose.h"
 #include "cohort/checkpoint/state/optimizer_values.h"
 #include "cohort/checkpoint/state/tied_names.h"
+#include "cohort/comm/agreement/rank_exchange.h"
 #include "cohort/comm/collectives/collectives.h"
-#include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/group/device.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/mesh/sharded_tensor.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
-#include "cohort/parallel/module/purpose.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::checkpoint::detail {
@@ -87,7 +87,7 @@ at::Tensor sent(const at::Tensor& own, const Header& header, c10::Device device,
   const bool is_source = group->getRank() == source;
   const auto options = at::TensorOptions(header.dtype).device(device);
   const auto tensor = is_source ? own.detach().to(device).contiguous() : at::empty(header.sizes, options);
-  const comm::CalledFor purpose(parallel::kStateExchange);
+  const base::CalledFor purpose(base::Purpose::kState);
   if (tensor.numel() > 0) broadcast(tensor, group_rank(source), {.group = group});
   return tensor;
 }
@@ -103,9 +103,8 @@ at::Tensor on_device_of(const DeviceMesh& mesh, const at::Tensor& part) {
 ShardedStateDict united(const ShardedStateDict& state, c10::Device device, const Group& group) {
   std::vector<Value> own;
   for (const auto& item : state) own.push_back(header_of(item.key(), item.value()));
-  const comm::CalledFor purpose(parallel::kStateExchange);
-  ObjectList all(static_cast<size_t>(group->getSize()));
-  all_gather_object(all, c10::ivalue::Tuple::create(std::move(own)), {.group = group});
+  const base::CalledFor purpose(base::Purpose::kState);
+  const auto all = comm::RankExchange(group).all_values(c10::ivalue::Tuple::create(std::move(own)));
   std::unordered_map<std::string, size_t> num_holders;
   for (const Value& of_rank : all) {
     for (const Value& entry : of_rank.toTupleRef().elements()) ++num_holders[Header(entry).key];
@@ -223,9 +222,8 @@ ShardedStateDict broadcast_state(const ShardedStateDict& state, const WantedValu
   if (group->getRank() == 0) {
     for (const auto& item : state) headers.push_back(header_of(item.key(), item.value()));
   }
-  const comm::CalledFor purpose(parallel::kStateExchange);
-  ObjectList all(static_cast<size_t>(group->getSize()));
-  all_gather_object(all, c10::ivalue::Tuple::create(std::move(headers)), {.group = group});
+  const base::CalledFor purpose(base::Purpose::kState);
+  const auto all = comm::RankExchange(group).all_values(c10::ivalue::Tuple::create(std::move(headers)));
   ShardedStateDict result;
   for (const Value& entry : all.front().toTupleRef().elements()) {
     const Header header(entry);

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/checkpoint/state/agreement.h"
 #include "cohort/checkpoint/state/distributed_state.h"
 #include "cohort/checkpoint/state/model_parts.h"
+#include "cohort/checkpoint/state/participants.h"
 #include "cohort/checkpoint/state/state_plan.h"
 #include "cohort/comm/backend/plain_tensor.h"
 
@@ -87,11 +87,10 @@ ShardedStateDict own_model_state(const Module& model, const StateDictOptions& op
 }
 
 ShardedStateDict model_state_for(const char* function, const Module& model, const StateDictOptions& options) {
-  const Agreement ranks(function, kNoState, options, sharers_of(model));
   ShardedStateDict state;
-  ranks.reach([&] {
+  agree({function, kNoState, options, sharers_of(model)}, [&] {
     state = own_model_state(model, options);
-    return options.full_state_dict ? parts_of(state) : fsdp::Facts();
+    return options.full_state_dict ? parts_of(state) : comm::Facts();
   });
   return gathered(std::move(state), options);
 }

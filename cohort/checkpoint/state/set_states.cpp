@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/checkpoint/state/agreement.h"
 #include "cohort/checkpoint/state/distributed_state.h"
 #include "cohort/checkpoint/state/model_parts.h"
+#include "cohort/checkpoint/state/participants.h"
 #include "cohort/checkpoint/state/state_plan.h"
 
 namespace cohort::checkpoint {
@@ -58,24 +58,24 @@ class StateSetter {
       : function_(function), model_(model), optimizers_(optimizers), options_(options) {}
 
   IncompatibleKeys set(const ShardedStateDict* model_state, const ShardedStateDict* optimizer_state) {
-    const detail::Agreement ranks(function_, "nothing was set", options_,
-                                  participants_of(model_, optimizers_, options_));
-    ranks.reach([&] {
+    const detail::StateCall call{function_, "nothing was set", options_,
+                                 participants_of(model_, optimizers_, options_)};
+    detail::agree(call, [&] {
       prepare(model_state, optimizer_state);
       if (!options_.broadcast_from_rank0) {
         for (auto& each : incoming_) each.state = localized(each);
         plan(model_state, optimizer_state);
       }
-      return fsdp::Facts();
+      return comm::Facts();
     });
     if (options_.broadcast_from_rank0) {
       const auto group = detail::group_of(options_);
       for (auto& each : incoming_) {
         each.state = detail::broadcast_state(each.state, each.wanted, parts_->device(), group);
       }
-      ranks.reach([&] {
+      detail::agree(call, [&] {
         plan(model_state, optimizer_state);
-        return fsdp::Facts();
+        return comm::Facts();
       });
     }
     if (model_state) detail::commit_model(model_, model_plan_);

@@ -1,16 +1,14 @@
-/// Agreement: whether every rank can do its part of get_state_dict or set_state_dict, and means the same by it, settled before
-/// tensors travel, so that no rank waits for one that has refused or does something else.
+/// Participants: the ranks that have to agree on a call of get_state_dict or set_state_dict before tensors travel.
 #pragma once
 
 #include <torch/nn/module.h>
 
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "cohort/checkpoint/state/distributed_state.h"
+#include "cohort/comm/agreement/agreement.h"
 #include "cohort/comm/group/process_group.h"
-#include "cohort/parallel/fsdp/agreement.h"
 #include "cohort/parallel/fsdp/sharding.h"
 
 namespace cohort::checkpoint::detail {
@@ -26,23 +24,17 @@ struct Participants {
   void add(const Group& group);
 };
 
-class Agreement {
- public:
-  /// `function`: the one that the program has called. `outcome`: what is said where it fails, "nothing was set".
-  Agreement(std::string function, std::string outcome, const StateDictOptions& options, Participants participants);
-
-  /// Collective over the groups, one after the other. `step` returns what else must be alike on all ranks. Throws on all of them,
-  /// c10::Error unless it says otherwise: the first thing that differs, with who has passed what; or else what `step` throws if
-  /// it is the same on all ranks; or else the reasons of those that refused. Ranks are named by their number in the job, if there
-  /// is one.
-  void reach(const std::function<fsdp::Facts()>& step) const;
-
- private:
-  std::string function_;
-  std::string outcome_;
-  Participants participants_;
-  fsdp::Facts options_;
+/// A call of `function` by all participants, and what errors say of it: "nothing was set".
+struct StateCall {
+  const char* function;
+  const char* outcome;
+  const StateDictOptions& options;
+  Participants participants;
 };
+
+/// Collective over the participants' groups. `step` returns what else must be alike on all ranks. Throws on all of them what
+/// comm::agree throws: where options or facts differ, and where `step` throws on some of them.
+void agree(const StateCall& call, const std::function<comm::Facts()>& step);
 
 /// Those of fully_shard on `model` and on modules in it, each once.
 std::vector<fsdp::Sharding*> shardings_of(const torch::nn::Module& model);
@@ -53,7 +45,7 @@ Participants holders_of(const torch::nn::Module& model);
 /// Adds those that share the state of a ZeroRedundancyOptimizer.
 void add_sharers_of(const OptimizerList& optimizers, Participants& participants);
 
-/// What travels when parts are put together, for Agreement::reach.
-fsdp::Facts parts_of(const ShardedStateDict& state);
+/// What travels when parts are put together, for agree().
+comm::Facts parts_of(const ShardedStateDict& state);
 
 }  // namespace cohort::checkpoint::detail
