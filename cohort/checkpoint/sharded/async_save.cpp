@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "cohort/base/log.h"
-#include "cohort/checkpoint/sharded/exchange.h"
 #include "cohort/checkpoint/sharded/save_session.h"
 #include "cohort/checkpoint/sharded/snapshot.h"
 #include "cohort/comm/group/subgroups.h"
@@ -97,7 +96,7 @@ void copy_parts(const detail::SaveSession& session, const ShardedStateDict& stat
 }
 
 void finish_in_thread(AsyncSave::State& state, std::unique_ptr<detail::SaveSession> session, const Group& group,
-                      const detail::StepResult& copied) {
+                      const comm::StepResult& copied) {
   auto promise = std::make_shared<std::promise<void>>();
   state.finished = promise->get_future().share();
   state.thread = std::thread([session = std::move(session), group, copied, promise]() mutable {
@@ -106,8 +105,8 @@ void finish_in_thread(AsyncSave::State& state, std::unique_ptr<detail::SaveSessi
       const auto data_of = [](size_t i) {
         return static_cast<const char*>(saver().snapshot.state()[i].value().tensor.const_data_ptr());
       };
-      const auto written = copied.failed ? copied : session->write(data_of);
-      session->finish(detail::RankExchange(group), written);
+      const auto written = copied ? session->write(data_of) : copied;
+      session->finish(comm::RankExchange(group), written);
     } catch (...) {
       failure = std::current_exception();
     }
@@ -129,17 +128,17 @@ std::chrono::nanoseconds AsyncSave::staging_time() const { return state_->stagin
 
 AsyncSave async_save(const ShardedStateDict& state, const std::string& folder, const AsyncSaveOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
-  const Group group = detail::RankExchange::group_of(options.group, options.no_dist);
-  const Group finishing = finishing_group(group);
+  const auto ranks = detail::ranks_of(options.group, options.no_dist);
+  const Group finishing = finishing_group(ranks.group());
   static const bool ends_at_exit = std::atexit(end_previous) == 0;
   static_cast<void>(ends_at_exit);
   auto session = std::make_unique<detail::SaveSession>("async_save", folder, options);
   if (options.wait_for_previous) end_previous();
-  session->plan(detail::RankExchange(group), state, previous_problem(options));
+  session->plan(ranks, state, previous_problem(options));
   end_previous();
   auto save = std::make_shared<AsyncSave::State>();
   save->folder = folder;
-  const detail::StepResult copied = detail::attempt([&] {
+  const auto copied = comm::attempt([&] {
     copy_parts(*session, state);
     return std::string();
   });

@@ -10,11 +10,13 @@
 #include <set>
 #include <utility>
 
+#include "cohort/base/purpose.h"
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/file/scalar_type.h"
 #include "cohort/checkpoint/sharded/exchange.h"
 #include "cohort/checkpoint/sharded/local_part.h"
 #include "cohort/checkpoint/sharded/plain_value.h"
+#include "cohort/checkpoint/sharded/save_session.h"
 #include "cohort/checkpoint/sharded/sharded_checkpoint.h"
 #include "cohort/checkpoint/state/module_names.h"
 #include "cohort/comm/group/device.h"
@@ -22,9 +24,6 @@
 
 namespace cohort::checkpoint {
 namespace {
-
-using detail::attempt;
-using detail::StepResult;
 
 class LoadSession {
  public:
@@ -154,10 +153,10 @@ class LoadSession {
   LoadReport report_;
 };
 
-std::set<std::string> all_keys(const std::vector<StepResult>& checked) {
+std::set<std::string> all_keys(const std::vector<std::string>& checked) {
   std::set<std::string> keys;
-  for (const StepResult& result : checked) {
-    for (const auto& key : nlohmann::json::parse(result.text)) keys.insert(key.get<std::string>());
+  for (const std::string& text : checked) {
+    for (const auto& key : nlohmann::json::parse(text)) keys.insert(key.get<std::string>());
   }
   return keys;
 }
@@ -165,19 +164,18 @@ std::set<std::string> all_keys(const std::vector<StepResult>& checked) {
 }  // namespace
 
 LoadReport load_sharded(ShardedStateDict& state, const std::string& path, const ShardedLoadOptions& options) {
-  const detail::RankExchange exchange(detail::RankExchange::group_of(options.group, options.no_dist));
+  const auto ranks = detail::ranks_of(options.group, options.no_dist);
   const std::string what = "load_sharded: cannot load \"" + path + "\"";
+  const base::CalledFor purpose(base::Purpose::kState);
   LoadSession session(state, path, options);
-  const auto checked = exchange.all_gather(attempt([&] { return session.check(); }));
-  if (const auto failures = detail::failures_of(checked); !failures.empty()) exchange.throw_failures(what, failures);
+  const auto checked = ranks.all_done(what, comm::attempt([&] { return session.check(); }));
   // All ranks find the same, so one says it.
-  const StepResult strict = attempt([&] {
+  const auto strict = comm::attempt([&] {
     if (options.strict) session.check_unexpected(all_keys(checked));
     return std::string();
   });
-  if (strict.failed) exchange.throw_failures(what, {{0, strict.text}});
-  const auto filled = exchange.all_gather(attempt([&] { return session.fill(); }));
-  if (const auto failures = detail::failures_of(filled); !failures.empty()) exchange.throw_failures(what, failures);
+  if (!strict) throw CheckpointException(what, {{0, strict.error().describe()}}, ranks.is_alone());
+  ranks.all_done(what, comm::attempt([&] { return session.fill(); }));
   return std::move(session.report());
 }
 

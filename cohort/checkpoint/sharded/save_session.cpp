@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cohort/base/purpose.h"
+#include "cohort/checkpoint/sharded/exchange.h"
 #include "cohort/checkpoint/sharded/local_part.h"
 
 namespace cohort::checkpoint::detail {
@@ -15,8 +17,13 @@ SaveSession::SaveSession(const char* function, std::string folder, ShardedSaveOp
       options_(std::move(options)),
       files_(folder_, options_.sync_files) {}
 
-std::vector<std::string> SaveSession::plan_for_all(const std::vector<StepResult>& described) {
-  for (const StepResult& result : described) items_by_rank_.push_back(value_or_throw(files::parse_items(result.text)));
+comm::RankExchange ranks_of(const Group& group, bool no_dist) {
+  if (no_dist) return comm::RankExchange({});
+  return comm::RankExchange(group || !is_initialized() ? group : default_group());
+}
+
+std::vector<std::string> SaveSession::plan_for_all(const std::vector<std::string>& described) {
+  for (const auto& items : described) items_by_rank_.push_back(value_or_throw(files::parse_items(items)));
   throw_if_failed(files_.prepare(options_.overwrite));
   plan_ = value_or_throw(files::plan_save(items_by_rank_, {.max_file_bytes = options_.max_shard_size,
                                                            .num_files = static_cast<size_t>(options_.num_files),
@@ -28,28 +35,20 @@ std::vector<std::string> SaveSession::plan_for_all(const std::vector<StepResult>
   return texts;
 }
 
-void SaveSession::plan(const RankExchange& exchange, const ShardedStateDict& state, const std::string& problem) {
-  const StepResult described = attempt([&] {
+void SaveSession::plan(const comm::RankExchange& ranks, const ShardedStateDict& state, const std::string& problem) {
+  const auto described = comm::attempt([&] {
     TORCH_CHECK(problem.empty(), problem);
     TORCH_CHECK_VALUE(options_.num_files >= 0, "num_files is ", options_.num_files, ", but cannot be negative");
     items_ = describe(state);
     return value_or_throw(files::format_items(items_));
   });
-  const std::vector<StepResult> all = exchange.gather(described);
-  Failures failures = failures_of(all);
-  std::vector<std::string> texts;
-  if (exchange.rank() == 0 && failures.empty()) {
-    const StepResult planned = attempt([&] {
-      texts = plan_for_all(all);
-      return std::string();
-    });
-    if (planned.failed) failures.emplace(0, planned.text);
-  }
-  own_plan_ = value_or_throw(files::parse_writes(exchange.scatter(what(), texts, failures)));
+  const base::CalledFor purpose(base::Purpose::kState);
+  const auto own = ranks.answer_of_first(what(), described, [&](const auto& all) { return plan_for_all(all); });
+  own_plan_ = value_or_throw(files::parse_writes(own));
 }
 
-StepResult SaveSession::write(const std::function<const char*(size_t)>& data_of) {
-  return attempt([&] {
+comm::StepResult SaveSession::write(const std::function<const char*(size_t)>& data_of) {
+  return comm::attempt([&] {
     std::vector<std::string> names;
     for (const files::PlannedFile& file : own_plan_.files) names.push_back(file.name);
     files::PieceWriter writer(folder_, std::move(names), options_.sync_files);
@@ -62,20 +61,15 @@ StepResult SaveSession::write(const std::function<const char*(size_t)>& data_of)
   });
 }
 
-void SaveSession::finish(const RankExchange& exchange, const StepResult& written) {
-  const std::vector<StepResult> all = exchange.gather(written);
-  Failures failures = failures_of(all);
-  if (exchange.rank() == 0 && failures.empty()) {
-    const StepResult committed = attempt([&] {
-      std::vector<std::vector<uint32_t>> checksums;
-      for (const StepResult& result : all) checksums.push_back(nlohmann::json::parse(result.text));
-      throw_if_failed(files::add_checksums(items_by_rank_, checksums, plan_));
-      throw_if_failed(files_.commit(plan_));
-      return std::string();
-    });
-    if (committed.failed) failures.emplace(0, committed.text);
-  }
-  exchange.scatter(what(), std::vector<std::string>(static_cast<size_t>(exchange.size())), failures);
+void SaveSession::finish(const comm::RankExchange& ranks, const comm::StepResult& written) {
+  const base::CalledFor purpose(base::Purpose::kState);
+  ranks.answer_of_first(what(), written, [&](const auto& all) {
+    std::vector<std::vector<uint32_t>> checksums;
+    for (const std::string& text : all) checksums.push_back(nlohmann::json::parse(text));
+    throw_if_failed(files::add_checksums(items_by_rank_, checksums, plan_));
+    throw_if_failed(files_.commit(plan_));
+    return std::vector<std::string>(all.size());
+  });
 }
 
 }  // namespace cohort::checkpoint::detail
@@ -83,15 +77,15 @@ void SaveSession::finish(const RankExchange& exchange, const StepResult& written
 namespace cohort::checkpoint {
 
 void save_sharded(const ShardedStateDict& state, const std::string& folder, const ShardedSaveOptions& options) {
-  const detail::RankExchange exchange(detail::RankExchange::group_of(options.group, options.no_dist));
+  const auto ranks = detail::ranks_of(options.group, options.no_dist);
   detail::SaveSession session("save_sharded", folder, options);
-  session.plan(exchange, state);
+  session.plan(ranks, state);
   at::Tensor data;
   const auto written = session.write([&](size_t i) {
     data = detail::plain_data(state[session.writes()[i].item].value().tensor);
     return static_cast<const char*>(data.const_data_ptr());
   });
-  session.finish(exchange, written);
+  session.finish(ranks, written);
 }
 
 }  // namespace cohort::checkpoint

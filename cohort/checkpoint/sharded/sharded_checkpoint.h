@@ -20,21 +20,14 @@
 #include <vector>
 
 #include "cohort/checkpoint/state/state_value.h"
+#include "cohort/comm/agreement/rank_error.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/export.h"
 
 namespace cohort::checkpoint {
 
-/// Says which ranks failed, and why each. On all ranks.
-class COHORT_API CheckpointException : public c10::Error {
- public:
-  CheckpointException(c10::SourceLocation where, const std::string& message, std::map<int, std::string> failures);
-  /// By rank in the group.
-  const std::map<int, std::string>& failures() const { return failures_; }
-
- private:
-  std::map<int, std::string> failures_;
-};
+/// Says which ranks failed, and why each, by rank in the group: failures(). On all ranks.
+using CheckpointException = comm::RankError;
 
 struct ShardedSaveOptions {
   /// Default: the default group; without one this process is alone.
