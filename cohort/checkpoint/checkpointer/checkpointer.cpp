@@ -9,10 +9,11 @@
 
 #include "cohort/base/log.h"
 #include "cohort/checkpoint/checkpointer/default_format.h"
-#include "cohort/checkpoint/checkpointer/rank_talk.h"
 #include "cohort/checkpoint/checkpointer/save_round.h"
 #include "cohort/checkpoint/checkpointer/stop_signals.h"
 #include "cohort/checkpoint/sharded/snapshot.h"
+#include "cohort/comm/agreement/rank_exchange.h"
+#include "cohort/comm/group/subgroups.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/files/checkpoints/checkpoint_draft.h"
 
@@ -47,6 +48,13 @@ std::string without_mark(const std::string& text) {
   return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
 }
 
+// All ranks, in a group of their own, whose tensors lie on the CPU, whatever the default group is for. `purpose`: what its errors
+// call it.
+comm::RankExchange ranks_for(const std::string& purpose) {
+  if (!is_initialized() || get_world_size() == 1) return comm::RankExchange({});
+  return comm::RankExchange(new_group({}, {.backend = get_backend() == "shm" ? "shm" : "gloo", .group_desc = purpose}));
+}
+
 }  // namespace
 
 class Checkpointer::State {
@@ -54,12 +62,12 @@ class Checkpointer::State {
   State(std::string folder, CheckpointerOptions options)
       : folder_(std::move(folder)),
         options_(completed(std::move(options))),
-        front_("checkpoints: agreement"),
-        back_("checkpoints: saves"),
+        front_(ranks_for("checkpoints: agreement")),
+        back_(ranks_for("checkpoints: saves")),
         signals_(options_.stop_signals),
         lock_(folder_) {
     refuse_folder_of_others();
-    if (front_.rank() != 0) return;
+    if (!front_.is_first()) return;
     for (const auto& name : files::remove_leftovers(folder_)) {
       base::log_info(
           fmt::format("Checkpointer: removed \"{}/{}\", which a run has left that was killed", folder_, name));
@@ -68,13 +76,14 @@ class Checkpointer::State {
 
   ~State() {
     finish();
-    if (is_unheard_ && front_.rank() == 0) base::log_warning(without_mark(last_error_));
+    if (is_unheard_ && front_.is_first()) base::log_warning(without_mark(last_error_));
   }
 
   bool save(int64_t step, const ShardedStateDict& state, const SaveInfo& info, WhenBusy when_busy) {
     if (step < 0)
       C10_THROW_ERROR(ValueError, c10::str("[cohort] Checkpointer: a step is not negative, but got ", step));
-    if (when_busy == WhenBusy::kRefuse && front_.from_first(is_saving_ ? "busy" : "") == "busy") return false;
+    if (when_busy == WhenBusy::kRefuse && *front_.from_first(std::string(is_saving_ ? "busy" : "")) == "busy")
+      return false;
     wait();
     copy_.take(state);
     begin(step, info);
@@ -105,7 +114,7 @@ class Checkpointer::State {
   }
 
   void save_after_exception() {
-    back_.set_timeout(options_.exception_timeout);
+    if (back_.group()) set_pg_timeout(options_.exception_timeout, back_.group());
     finish();
     const auto steps = back_.largest({snapshot_step_, -snapshot_step_});
     if (steps[0] < 0) return;
@@ -113,7 +122,7 @@ class Checkpointer::State {
     if (saved_step_ == snapshot_step_) return;
     const auto error = save_together(back_, options_.format, request(snapshot_step_, snapshot_.state(), {}));
     TORCH_CHECK(error.empty(), without_mark(error));
-    if (back_.rank() == 0)
+    if (back_.is_first())
       base::log_warning(fmt::format("Checkpointer: saved step {} after an exception", snapshot_step_));
   }
 
@@ -150,9 +159,9 @@ class Checkpointer::State {
   // Who only reads, or saves when told to, is told at the first save.
   void refuse_folder_of_others() {
     if (options_.every_steps == 0 && options_.every.count() == 0 && options_.stop_signals.empty()) return;
-    const auto locked = front_.rank() == 0 ? lock_.take_if_possible() : base::Result<void>();
-    const std::string problem = front_.from_first(locked ? "" : locked.error().describe());
-    TORCH_CHECK(problem.empty(), "[cohort] Checkpointer: ", problem);
+    const auto locked = front_.is_first() ? lock_.take_if_possible() : base::Result<void>();
+    const auto told = front_.from_first(locked ? comm::StepResult(std::string()) : locked.error());
+    TORCH_CHECK(told, "[cohort] Checkpointer: ", told.error().describe());
   }
 
   void begin(int64_t step, const SaveInfo& info) {
@@ -161,7 +170,7 @@ class Checkpointer::State {
     is_saving_ = true;
     thread_ = std::thread([this, request = request(step, copy_.state(), info)] {
       outcome_ = save_together(back_, options_.format, request);
-      if (!outcome_.empty() && options_.on_error == OnSaveError::kContinue && back_.rank() == 0) {
+      if (!outcome_.empty() && options_.on_error == OnSaveError::kContinue && back_.is_first()) {
         base::log_warning(without_mark(outcome_));
       }
       is_saving_ = false;
@@ -180,7 +189,7 @@ class Checkpointer::State {
   // Sets is_time_, and stops_; true if a stop is asked for the first time. One small exchange, where it can matter at all.
   bool hear_ranks(int64_t step) {
     const bool is_time =
-        front_.rank() == 0 && options_.every.count() > 0 && SaveClock::now() - last_save_ >= options_.every;
+        front_.is_first() && options_.every.count() > 0 && SaveClock::now() - last_save_ >= options_.every;
     std::vector<int64_t> heard{is_time, signals_.seen(), step, -step};
     if (options_.every.count() > 0 || !options_.stop_signals.empty()) heard = front_.largest(heard);
     TORCH_CHECK(heard[2] == -heard[3], "[cohort] Checkpointer: maybe_save() was called with step ", -heard[3],
@@ -193,8 +202,8 @@ class Checkpointer::State {
   const std::string folder_;
   const CheckpointerOptions options_;
   /// Used by the caller's thread, and by the one that saves.
-  const RankTalk front_;
-  const RankTalk back_;
+  const comm::RankExchange front_;
+  const comm::RankExchange back_;
   const StopSignals signals_;
   FolderLock lock_;
 

@@ -6,7 +6,7 @@
 
 #include "cohort/checkpoint/checkpointer/checkpointer.h"
 #include "cohort/checkpoint/checkpointer/folder_lock.h"
-#include "cohort/checkpoint/checkpointer/rank_talk.h"
+#include "cohort/comm/agreement/rank_exchange.h"
 #include "cohort/files/checkpoints/checkpoint_list.h"
 #include "cohort/files/checkpoints/retention.h"
 
@@ -24,11 +24,11 @@ struct SaveRequest {
 
 /// Writes a checkpoint, and removes those that the rules do not keep. Never throws.
 /// Returns: an empty text, or what went wrong, of all ranks that had a problem; alike on all ranks that can still talk.
-std::string save_together(const RankTalk& talk, const CheckpointFormat& format, const SaveRequest& request);
+std::string save_together(const comm::RankExchange& ranks, const CheckpointFormat& format, const SaveRequest& request);
 
 /// The newest checkpoint that is whole, or the one of `step`. Checksums are compared by all ranks, a part of the files each.
 /// Throws c10::Error where ranks do not see the same, and where the one of `step` is not there or not whole.
-std::optional<SavedCheckpoint> find_together(const RankTalk& talk, const std::string& root,
+std::optional<SavedCheckpoint> find_together(const comm::RankExchange& ranks, const std::string& root,
                                              files::CheckpointCheck check, std::optional<int64_t> step = {});
 
 }  // namespace cohort::checkpoint

@@ -17,8 +17,8 @@
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/checkpointer/stop_signals.h"
 #include "cohort/checkpoint/recovery/snapshot_layout.h"
+#include "cohort/comm/agreement/rank_exchange.h"
 #include "cohort/comm/backend/host_program.h"
-#include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/vault/keeper.h"
 
@@ -53,12 +53,10 @@ std::string next_keeper_name() {
 
 /// Collective: the first rank's that has one, unless this one has.
 std::string problem_of_any(const std::string& own) {
-  BytesList problems(static_cast<size_t>(get_world_size()));
-  all_gather_object(problems, own);
-  for (size_t rank = 0; rank < problems.size() && own.empty(); ++rank) {
-    if (!problems[rank].empty()) return fmt::format("rank {}: {}", rank, problems[rank]);
-  }
-  return own;
+  const auto told = own.empty() ? comm::StepResult(own) : comm::StepResult(base::Error(own));
+  const auto problems = comm::failures_of(comm::RankExchange(default_group()).all(told));
+  if (!own.empty() || problems.empty()) return own;
+  return fmt::format("rank {}: {}", problems.begin()->first, problems.begin()->second);
 }
 
 void copy_in_place(const ShardedStateDict& own, const ShardedStateDict& kept) {
