@@ -11,14 +11,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "cohort/base/purpose.h"
 #include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/parallel/optim/grad_scaler.h"
 #include "cohort/parallel/pipeline/extra_inputs.h"
-#include "cohort/parallel/pipeline/pipeline_agreement.h"
-#include "cohort/parallel/pipeline/purpose.h"
 #include "cohort/parallel/precision/autocast.h"
 #include "cohort/pipeline/action_text.h"
-#include "cohort/pipeline/csv.h"
 #include "cohort/pipeline/lowering.h"
 #include "cohort/pipeline/stage_ranks.h"
 
@@ -53,8 +51,6 @@ std::optional<Autocast> without_autocast(c10::DeviceType type, ActionKind kind) 
     return std::nullopt;
   return std::optional<Autocast>(std::in_place, type, AutocastOptions{.enabled = false});
 }
-
-std::string yes_or_no(bool value) { return value ? "set" : "not set"; }
 
 std::vector<bool> gradient_flags(const TensorMetas& metas) {
   std::vector<bool> flags;
@@ -139,31 +135,6 @@ void PipelineRuntime::take_given_shapes() {
   }
 }
 
-void PipelineRuntime::agree(bool has_backward) const {
-  PipelineFacts facts;
-  facts.equal = {
-      {"the number of stages", std::to_string(stage_ranks_.size())},
-      {"the number of microbatches", std::to_string(num_microbatches_)},
-      {"the checksum of the schedule's lists", fmt::format("{:x}", std::hash<std::string>()(csv_text(order_)))},
-      {"loss_fn", yes_or_no(static_cast<bool>(options_.loss_fn))},
-      {"scale_grads", yes_or_no(options_.scale_grads)},
-      {"dynamic_shapes", yes_or_no(options_.dynamic_shapes)},
-      {"PipelineStageOptions::input_args", yes_or_no(has_given_shapes_)},
-      {"the first call", has_backward ? "step()" : "eval()"}};
-  for (const TiedParameter& tied : options_.tied_parameters) {
-    if (is_local(tied.other_stage)) continue;
-    std::string& text = facts.ties[rank_of(tied.other_stage)];
-    text += fmt::format("{}{} of stages {} and {}", text.empty() ? "" : ", ", text_of(metas_of({tied.parameter})),
-                        std::min(tied.stage, tied.other_stage), std::max(tied.stage, tied.other_stage));
-  }
-  for (const auto& [stage, run] : stages_) {
-    if (!has_given_shapes_) break;
-    facts.inputs[stage] = text_of(metas_of(*run->stage().input_args()));
-    facts.outputs[stage] = text_of(metas_of(*run->stage().output_args()));
-  }
-  agree_on(facts, group_, stages_.begin()->second->stage().group_size());
-}
-
 TensorList PipelineRuntime::run(const TensorList& inputs, const StepOptions& options, bool has_backward) {
   TORCH_CHECK(
       !has_failed_,
@@ -203,7 +174,7 @@ TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions
   step_->mailbox.finish();
   TensorList merged;
   if (!step_->failure.is_there()) step_->failure.attempt("", [&] { merged = results(options); });
-  step_->failure.share(group_, stages_.begin()->second->stage().group_size());
+  share(step_->failure, "the step failed");
   if (loans_) loans_->take_back();
   if (can_lend_) make_room_for_loans();
   step_->shapes->are_known = true;
@@ -220,7 +191,7 @@ void PipelineRuntime::make_room_for_loans() {
   if (step_->shapes->are_counted && !options_.dynamic_shapes) return;
   step_->shapes->are_counted = true;
   const at::Tensor most = at::full({1}, static_cast<int64_t>(step_->mailbox.lendable_bytes()), at::kLong);
-  const comm::CalledFor purpose(kStepAgreement);
+  const base::CalledFor purpose(base::Purpose::kPipeline);
   all_reduce(most, {.op = ReduceOp::MAX, .group = group_});
   const auto num_bytes = static_cast<size_t>(most.item<int64_t>());
   if (num_bytes <= loan_bytes_) return;

@@ -8,11 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "cohort/comm/agreement/agreement.h"
+#include "cohort/comm/agreement/step_failure.h"
 #include "cohort/parallel/pipeline/loans.h"
 #include "cohort/parallel/pipeline/mailbox.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/parallel/pipeline/stage_run.h"
-#include "cohort/parallel/pipeline/step_failure.h"
 #include "cohort/pipeline/action_key.h"
 
 namespace cohort::pipeline {
@@ -57,19 +58,24 @@ class PipelineRuntime {
     bool announces = false;
     bool returns_outputs = false;
     Shapes* shapes = nullptr;
-    StepFailure failure;
+    comm::StepFailure failure;
   };
 
   StageRun& stage_of(const Action& action) { return *stages_.at(action.stage); }
   const PipelineStage& first_here() const { return stages_.begin()->second->stage(); }
   bool is_local(int stage) const { return stages_.contains(stage); }
+  /// The pipeline's; null where this process is alone.
+  Group group_of_ranks() const;
   int rank_of(int stage) const { return stage_ranks_[static_cast<size_t>(stage)]; }
   void check_stages() const;
   void take_given_shapes();
   void check_ties() const;
   void check_partner(const TiedParameter& tied) const;
   void check_optimizers() const;
+  comm::Facts facts_of_shapes() const;
+  comm::Facts facts_of_ties() const;
   void agree(bool has_backward) const;
+  void share(const comm::StepFailure& failure, const std::string& what) const;
   std::unique_ptr<Step> make_step(bool has_backward);
   void begin(const TensorList& inputs, const StepOptions& options);
   void take_targets(const StepOptions& options);

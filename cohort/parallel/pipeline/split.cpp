@@ -9,8 +9,9 @@
 #include <exception>
 #include <string>
 
-#include "cohort/comm/collectives/object_collectives.h"
-#include "cohort/comm/watch/throw_failure.h"
+#include "cohort/comm/agreement/rank_exchange.h"
+#include "cohort/comm/group/group_backend.h"
+#include "cohort/comm/pickle/pickle.h"
 #include "cohort/parallel/pipeline/throw_error.h"
 #include "cohort/pipeline/balance.h"
 
@@ -137,21 +138,25 @@ std::vector<double> measured_costs(const torch::nn::Sequential& net, const at::T
   TORCH_CHECK_VALUE(options.num_repeats > 0, "[cohort] measured_costs: num_repeats must be positive, got ",
                     options.num_repeats);
   if (!options.group && !is_initialized()) return measured_here(net, microbatch, options.num_repeats);
-  const bool is_measuring = (options.group ? options.group : default_group())->getRank() == 0;
+  const comm::RankExchange ranks(comm::resolve(options.group));
   std::vector<double> costs;
   std::exception_ptr failure;
-  try {
-    if (is_measuring) costs = measured_here(net, microbatch, options.num_repeats);
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  ObjectList objects = {c10::IValue(costs), c10::IValue(failure ? comm::text_of(failure) : std::string())};
-  broadcast_object_list(objects, group_rank(0), {.group = options.group});
+  const auto measured = comm::attempt([&] {
+    try {
+      if (ranks.is_first()) costs = measured_here(net, microbatch, options.num_repeats);
+    } catch (...) {
+      failure = std::current_exception();
+      throw;
+    }
+    return comm::pickle(c10::IValue(costs));
+  });
+  const auto told = ranks.from_first(measured);
   if (failure) std::rethrow_exception(failure);
-  if (is_measuring) return costs;
-  const std::string& text = objects[1].toStringRef();
-  TORCH_CHECK(text.empty(), "[cohort] measured_costs: rank 0 of the group, which measures, has failed: ", text);
-  for (const c10::IValue& cost : objects[0].toListRef()) costs.push_back(cost.toDouble());
+  TORCH_CHECK(told,
+              "[cohort] measured_costs: rank 0 of the group, which measures, has failed: ", told.error().describe());
+  if (ranks.is_first()) return costs;
+  const auto numbers = comm::unpickle(*told);
+  for (const c10::IValue& cost : numbers.toListRef()) costs.push_back(cost.toDouble());
   return costs;
 }
 

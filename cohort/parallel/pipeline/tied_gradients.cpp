@@ -211,7 +211,7 @@ at::Tensor PipelineRuntime::mean_loss(const std::function<std::vector<at::Tensor
   const at::NoGradGuard no_grad;
   const int last = static_cast<int>(stage_ranks_.size()) - 1;
   const at::Tensor mean = at::zeros({}, at::TensorOptions(at::kDouble).device(first_here().device()));
-  StepFailure failure;
+  comm::StepFailure failure;
   if (is_local(last)) {
     failure.attempt("", [&] {
       const auto own = losses();
@@ -224,7 +224,7 @@ at::Tensor PipelineRuntime::mean_loss(const std::function<std::vector<at::Tensor
       mean.div_(static_cast<double>(own.size()));
     });
   }
-  failure.share(group_, first_here().group_size());
+  share(failure, "there is no mean loss");
   if (first_here().group_size() > 1) broadcast(mean, group_rank(rank_of(last)), {.group = group_});
   return mean;
 }

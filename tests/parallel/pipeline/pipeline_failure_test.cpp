@@ -16,6 +16,7 @@
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/parallel/tensor/parallel_layers.h"
+#include "tests/parallel/pipeline/small_stages.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/require.h"
@@ -96,7 +97,7 @@ void expect_errors(const Fault& fault, int failing_rank, const std::string& text
   const auto errors = errors_with(fault);
   for (int rank = 0; rank < kNumRanks; ++rank) {
     const std::string head =
-        rank == failing_rank ? "" : "[cohort] pipeline: the step failed on rank " + std::to_string(failing_rank) + ": ";
+        rank == failing_rank ? "" : "[cohort] pipeline: the step failed\n  rank " + std::to_string(failing_rank) + ": ";
     EXPECT_EQ(errors[static_cast<size_t>(rank)], head + text) << "on rank " << rank;
   }
 }
@@ -121,18 +122,19 @@ TEST(PipelineFailure, OfAStageMessage) {
 TEST(PipelineFailure, OfABatchMessage) {
   const std::string text =
       "Tensor size 3 is smaller than num_chunks\n"
-      "  hint: dimension 0 is cut into 4 microbatches; give fewer of them, or a larger batch";
+      "    hint: dimension 0 is cut into 4 microbatches; give fewer of them, or a larger batch";
   for (const std::string& error : errors_with({.rows = 3})) {
-    EXPECT_EQ(error, "[cohort] pipeline: the step failed on rank 0: " + text + "\nthe step failed on rank 2: " + text);
+    EXPECT_EQ(error, "[cohort] pipeline: the step failed\n  rank 0: " + text + "\n  rank 2: " + text);
   }
 }
 
 TEST(PipelineFailure, OfDifferentPipelinesMessage) {
+  const std::string head = "[cohort] pipeline: no step was made, as the ranks differ: ";
   for (const std::string& text : errors_with({.num_microbatches_of_last = 8})) {
-    EXPECT_EQ(text, "[cohort] pipeline: the ranks differ: the number of microbatches is 4 on rank 0, but 8 on rank 2");
+    EXPECT_EQ(text, head + "the number of microbatches is 4 on ranks 0 and 1, but 8 on rank 2" + test::kPipelinesAlike);
   }
   for (const std::string& text : errors_with({.last_has_loss = false})) {
-    EXPECT_EQ(text, "[cohort] pipeline: the ranks differ: loss_fn is set on rank 0, but not set on rank 2");
+    EXPECT_EQ(text, head + "loss_fn is set on ranks 0 and 1, but not set on rank 2" + test::kPipelinesAlike);
   }
 }
 

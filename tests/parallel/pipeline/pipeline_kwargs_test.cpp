@@ -229,8 +229,8 @@ TEST(PipelineKwargs, ThatDoNotFitOneRankAreEveryonesError) {
     StepOptions options = batch.options(nullptr);
     if (rank == 1) options.kwargs.pop_back();
     REQUIRE_EQUAL(error_of([&] { schedule.step(rank == 0 ? TensorList{batch.x} : TensorList(), options); }),
-                  std::string(rank == 0 ? "[cohort] pipeline: the step failed on rank 1: " : "") +
-                      "[cohort] pipeline: StepOptions::kwargs has 1 tensor, but PipelineOptions::kwargs_chunk_spec has "
+                  std::string(rank == 0 ? "[cohort] pipeline: the step failed\n  rank 1: " : "[cohort] ") +
+                      "pipeline: StepOptions::kwargs has 1 tensor, but PipelineOptions::kwargs_chunk_spec has "
                       "2");
   });
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/base/text.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/mesh/device_mesh.h"
@@ -43,7 +44,8 @@ TEST(PipelineFailure, OfADTensorMessage) {
       "  hint: end its forward with full_tensor() or to_local(), and begin the next stage's with "
       "DTensor::from_local() ([cohort] pipeline: rank 0 ran 0SEND_F0, step 2 of 11 in its list)\n";
   EXPECT_EQ(results[0].output, text);
-  EXPECT_EQ(results[1].output, "[cohort] pipeline: the step failed on rank 0: " + text);
+  const std::string told = base::replace_all(text.substr(9), "\n  hint", "\n    hint");
+  EXPECT_EQ(results[1].output, "[cohort] pipeline: the step failed\n  rank 0: " + told);
 }
 
 TEST(PipelineFailure, OfTheLossInEvaluationMessage) {
@@ -58,7 +60,7 @@ TEST(PipelineFailure, OfTheLossInEvaluationMessage) {
     const std::string error = test::error_of([&] {
       schedule.eval(rank == 0 ? TensorList{at::ones({3, 2})} : TensorList(), {.target = at::ones({3})});
     });
-    const std::string head = rank == 2 ? "" : "[cohort] pipeline: the step failed on rank 2: ";
+    const std::string head = rank == 2 ? "" : "[cohort] pipeline: the step failed\n  rank 2: ";
     REQUIRE_EQUAL(error, head + "no such class ([cohort] pipeline: rank 2 ran 2F1, step 6 of 15 in its list)");
   });
 }

@@ -354,9 +354,9 @@ TEST(PipelineOfReplicas, AFusedStepOfTiedParametersMessage) {
     });
     const std::string text =
         "the optimizer of a stage steps while backward runs (fuse_step), but its gradients are added to those of "
-        "another stage first (tied_parameters)\n  hint: call optimizer.step() after the schedule's step() instead";
-    REQUIRE_EQUAL(error, "[cohort] pipeline: the step failed on rank 0: [cohort] pipeline: " + text +
-                             "\nthe step failed on rank 1: [cohort] pipeline: " + text);
+        "another stage first (tied_parameters)\n    hint: call optimizer.step() after the schedule's step() instead";
+    REQUIRE_EQUAL(error,
+                  "[cohort] pipeline: the step failed\n  rank 0: pipeline: " + text + "\n  rank 1: pipeline: " + text);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <string>
 
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "tests/parallel/tensor/numbers.h"
@@ -12,6 +13,12 @@
 namespace cohort::test {
 
 inline constexpr int kNumParts = 4;
+
+/// What errors say where the ranks of a pipeline differ.
+inline const std::string kPipelinesAlike =
+    "\n  hint: all ranks of a pipeline need the same schedule and options; a stage takes what the one before it gives; "
+    "two "
+    "ranks with tied parameters both name each other's stage, and the same parameters in the same order";
 
 inline void draw_parameters(torch::nn::Module& module, uint64_t seed) {
   const at::NoGradGuard no_grad;
