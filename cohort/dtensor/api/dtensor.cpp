@@ -7,13 +7,14 @@
 #include <sstream>
 #include <utility>
 
+#include "cohort/base/purpose.h"
+#include "cohort/comm/agreement/agreement.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/dtensor/api/ready.h"
 #include "cohort/dtensor/wrapper/moved_view.h"
 #include "cohort/dtensor/wrapper/moves.h"
 #include "cohort/dtensor/wrapper/wrapper.h"
 #include "cohort/mesh/mesh_layout.h"
-#include "cohort/mesh/purpose.h"
 
 namespace cohort {
 namespace {
@@ -155,22 +156,18 @@ void check_part(const at::Tensor& local, const ShardSpec& spec) {
 
 // All ranks of the mesh must have what this rank has; replicas get the first one's values.
 at::Tensor checked(const at::Tensor& local, const ShardSpec& spec) {
-  const comm::CalledFor purpose(mesh::kDTensorMove);
+  const base::CalledFor purpose(base::Purpose::kDTensor);
+  const auto groups = spec.mesh().groups();
+  comm::agree({.function = "DTensor::from_local",
+               .outcome = "no DTensor was made",
+               .hint = "parts of different sizes need options.shape and options.stride",
+               .facts = {{"the shape of the whole tensor", mesh::tuple_text(spec.shape())}}},
+              groups);
   auto result = local;
-  for (int64_t axis = 0; axis < spec.mesh().ndim(); ++axis) {
-    const auto group = spec.mesh().group(axis);
-    const auto shape = at::tensor(spec.shape(), at::kLong).to(local.device());
-    TensorList shapes(spec.mesh().size(axis));
-    for (auto& one : shapes) one = at::empty_like(shape);
-    if (shape.numel() > 0) all_gather(shapes, shape, {.group = group});
-    for (size_t rank = 0; shape.numel() > 0 && rank < shapes.size(); ++rank) {
-      TORCH_CHECK(at::equal(shapes[rank], shape), "[cohort] DTensor::from_local: rank ", rank, " of axis ", axis,
-                  " has parts of a tensor of shape ", shapes[rank].cpu(), ", this rank of one of shape ", shape.cpu(),
-                  "\n  hint: parts of different sizes need options.shape and options.stride");
-    }
+  for (size_t axis = 0; axis < groups.size(); ++axis) {
     if (!spec.placements()[axis].is_replicate()) continue;
     result = result.contiguous();
-    if (result.numel() > 0) broadcast(result.detach(), group_rank(0), {.group = group});
+    if (result.numel() > 0) broadcast(result.detach(), group_rank(0), {.group = groups[axis]});
   }
   return result;
 }
