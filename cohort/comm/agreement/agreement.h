@@ -1,5 +1,5 @@
-/// Agreement: whether all ranks of some groups mean the same by a call and can do their part of it, settled before tensors travel,
-/// so that no rank waits for one that has refused or does something else.
+/// Agreement: whether all ranks mean the same by a call and can do their part of it, settled before tensors travel, so that no
+/// rank waits for one that has refused or does something else.
 ///
 ///     agree({.function = "fully_shard", .outcome = "nothing was sharded", .facts = {{"param_dtype", "BFloat16"}}}, {group});
 #pragma once

@@ -1,5 +1,5 @@
-/// RankExchange: what ranks tell each other beside tensors: how a step went, texts, numbers, values. A process alone tells itself,
-/// without communication.
+/// RankExchange: how ranks tell each other what is no tensor: how a step went, texts, numbers, values. A process alone tells
+/// itself, without communication.
 ///
 /// Its calls are collective over the group and block; on their errors see object_collectives.h. Thread-safety: as collectives.
 #pragma once

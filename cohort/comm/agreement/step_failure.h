@@ -1,5 +1,5 @@
-/// StepFailure: what has gone wrong on this rank in a step that all ranks do. A rank that has failed goes on with what others wait
-/// for; at the end all ranks learn of it.
+/// StepFailure: why this rank has failed in a step that all ranks do. A rank that has failed goes on with what others wait for;
+/// at the end all ranks learn of it.
 #pragma once
 
 #include <exception>

@@ -53,13 +53,17 @@ std::vector<int64_t> to_numbers(const at::Tensor& tensor) {
   return {first, first + host.numel()};
 }
 
+[[noreturn]] void refuse_sizes(const std::vector<int64_t>& sizes) {
+  C10_THROW_ERROR(ValueError,
+                  c10::str("the object sizes received are [", c10::Join(", ", sizes),
+                           "]; all ranks must call the same object collective with lists of the same length"));
+}
+
 // Sizes come from other ranks: believe only what can be.
 int64_t checked_total(const std::vector<int64_t>& sizes) {
   int64_t total = 0;
   for (const auto size : sizes) {
-    TORCH_CHECK_VALUE(size >= 0 && size <= std::numeric_limits<int64_t>::max() - total,
-                      "the object sizes received are [", c10::Join(", ", sizes),
-                      "]; all ranks must call the same object collective with lists of the same length");
+    if (size < 0 || size > std::numeric_limits<int64_t>::max() - total) refuse_sizes(sizes);
     total += size;
   }
   return total;
@@ -105,6 +109,7 @@ Gathered gather_sizes(const std::string& mine, at::Device device, const Group& g
   result.sizes = to_numbers(sizes);
   checked_total(result.sizes);
   result.largest = *std::max_element(result.sizes.begin(), result.sizes.end());
+  if (result.largest > std::numeric_limits<int64_t>::max() / size) refuse_sizes(result.sizes);
   if (receives) {
     result.whole = at::empty({result.largest * size}, at::TensorOptions().dtype(at::kByte).device(device));
     result.outputs = result.whole.split(result.largest);

@@ -168,6 +168,16 @@ COHORT_WORKER(objects_that_cannot_be_read) {
     REQUIRE_EQUAL(error_of([&] { recv_object_list(list, 0); }),
                   "object 0 of rank 0: cannot unpickle: a line has no end (byte 0 of 2)");
   }
+  // Each rank's room is as large as the largest object: all together would be more than there can be.
+  if (get_rank() == 0) {
+    const auto sizes = at::zeros({2}, at::kLong);
+    all_gather(sizes.split(1), at::full({1}, int64_t{1} << 62, at::kLong));
+  } else {
+    ObjectList list(2);
+    const std::string text = error_of([&] { all_gather_object(list, IValue(7)); });
+    REQUIRE(text.starts_with("the object sizes received are [4611686018427387904, "));
+    REQUIRE(text.ends_with("]; all ranks must call the same object collective with lists of the same length"));
+  }
   barrier();
   destroy_process_group();
 }

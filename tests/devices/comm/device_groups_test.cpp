@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "cohort/base/env.h"
+#include "cohort/comm/agreement/rank_exchange.h"
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/object_collectives.h"
@@ -52,6 +53,10 @@ COHORT_WORKER(groups_with_devices) {
   ObjectList objects(2);
   all_gather_object(objects, c10::IValue(get_rank()), {.group = alone});
   REQUIRE(objects[1].toInt() == 1);
+  const comm::RankExchange ranks(alone);
+  REQUIRE((ranks.largest({get_rank(), -get_rank()}) == std::vector<int64_t>{1, 0}));
+  REQUIRE_EQUAL(ranks.answer_of_first("what", std::to_string(get_rank()), [](const auto& all) { return all; }),
+                std::to_string(get_rank()));
   REQUIRE_EQUAL(test::error_of([] { new_group({}, {.backend = "tpu:stream"}); }),
                 "Unknown device \"tpu\" in the backend string \"tpu:stream\" (known: cpu, cuda" +
                     std::string(type() == at::kCUDA ? "" : ", " + type_name()) + ")");

@@ -118,12 +118,12 @@ TEST(GatheredAgreement, ARankThatCannotGoOnMessages) {
     EXPECT_EQ(is_value_error, rank == 1);
     auto options = in_group(group);
     options.shard_placement_fn = [rank](const at::Tensor&) -> std::optional<Shard> {
-      TORCH_CHECK(rank != 2, "no placement for this");
+      TORCH_CHECK(rank != 2, "no placement for \xff");
       return std::nullopt;
     };
     EXPECT_EQ(error_of([&] { fully_shard(torch::nn::Linear(3, 2), options); }),
-              rank == 2 ? "no placement for this"
-                        : "[cohort] fully_shard: nothing was sharded\n  rank 2: no placement for this");
+              rank == 2 ? "no placement for \xff"
+                        : "[cohort] fully_shard: nothing was sharded\n  rank 2: no placement for \xff");
     EXPECT_EQ(error_of([&] { fully_shard(torch::nn::Linear(3, 2), in_group(group)); }), "(no error)");
   });
 }
