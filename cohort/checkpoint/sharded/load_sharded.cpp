@@ -10,7 +10,6 @@
 #include <set>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/file/scalar_type.h"
 #include "cohort/checkpoint/sharded/exchange.h"
@@ -21,6 +20,7 @@
 #include "cohort/checkpoint/state/module_names.h"
 #include "cohort/comm/group/device.h"
 #include "cohort/files/tensors/stored_checkpoint.h"
+#include "cohort/parallel/module/purpose.h"
 
 namespace cohort::checkpoint {
 namespace {
@@ -166,7 +166,7 @@ std::set<std::string> all_keys(const std::vector<std::string>& checked) {
 LoadReport load_sharded(ShardedStateDict& state, const std::string& path, const ShardedLoadOptions& options) {
   const auto ranks = detail::ranks_of(options.group, options.no_dist);
   const std::string what = "load_sharded: cannot load \"" + path + "\"";
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   LoadSession session(state, path, options);
   const auto checked = ranks.all_done(what, comm::attempt([&] { return session.check(); }));
   // All ranks find the same, so one says it.

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/checkpoint/sharded/exchange.h"
 #include "cohort/checkpoint/sharded/local_part.h"
+#include "cohort/parallel/module/purpose.h"
 
 namespace cohort::checkpoint::detail {
 
@@ -42,7 +42,7 @@ void SaveSession::plan(const comm::RankExchange& ranks, const ShardedStateDict& 
     items_ = describe(state);
     return value_or_throw(files::format_items(items_));
   });
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   const auto own = ranks.answer_of_first(what(), described, [&](const auto& all) { return plan_for_all(all); });
   own_plan_ = value_or_throw(files::parse_writes(own));
 }
@@ -62,7 +62,7 @@ comm::StepResult SaveSession::write(const std::function<const char*(size_t)>& da
 }
 
 void SaveSession::finish(const comm::RankExchange& ranks, const comm::StepResult& written) {
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   ranks.answer_of_first(what(), written, [&](const auto& all) {
     std::vector<std::vector<uint32_t>> checksums;
     for (const std::string& text : all) checksums.push_back(nlohmann::json::parse(text));

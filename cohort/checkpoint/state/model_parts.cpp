@@ -9,7 +9,6 @@
 #include <numeric>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/checkpoint/state/optimizer_values.h"
 #include "cohort/checkpoint/state/tied_names.h"
 #include "cohort/comm/agreement/rank_exchange.h"
@@ -19,6 +18,7 @@
 #include "cohort/mesh/shard.h"
 #include "cohort/mesh/sharded_tensor.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
+#include "cohort/parallel/module/purpose.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::checkpoint::detail {
@@ -87,7 +87,7 @@ at::Tensor sent(const at::Tensor& own, const Header& header, c10::Device device,
   const bool is_source = group->getRank() == source;
   const auto options = at::TensorOptions(header.dtype).device(device);
   const auto tensor = is_source ? own.detach().to(device).contiguous() : at::empty(header.sizes, options);
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   if (tensor.numel() > 0) broadcast(tensor, group_rank(source), {.group = group});
   return tensor;
 }
@@ -103,7 +103,7 @@ at::Tensor on_device_of(const DeviceMesh& mesh, const at::Tensor& part) {
 ShardedStateDict united(const ShardedStateDict& state, c10::Device device, const Group& group) {
   std::vector<Value> own;
   for (const auto& item : state) own.push_back(header_of(item.key(), item.value()));
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   const auto all = comm::RankExchange(group).all_values(c10::ivalue::Tuple::create(std::move(own)));
   std::unordered_map<std::string, size_t> num_holders;
   for (const Value& of_rank : all) {
@@ -222,7 +222,7 @@ ShardedStateDict broadcast_state(const ShardedStateDict& state, const WantedValu
   if (group->getRank() == 0) {
     for (const auto& item : state) headers.push_back(header_of(item.key(), item.value()));
   }
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   const auto all = comm::RankExchange(group).all_values(c10::ivalue::Tuple::create(std::move(headers)));
   ShardedStateDict result;
   for (const Value& entry : all.front().toTupleRef().elements()) {

@@ -7,13 +7,13 @@
 #include <exception>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/state/model_parts.h"
 #include "cohort/checkpoint/state/module_names.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/ddp/replica.h"
 #include "cohort/parallel/fsdp/sharded_module.h"
+#include "cohort/parallel/module/purpose.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"
 
@@ -48,7 +48,7 @@ void agree(const StateCall& call, const std::function<comm::Facts()>& step) {
     claim.failure = std::current_exception();
   }
   const bool is_met = std::find(always.begin(), always.end(), by_options) != always.end();
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   comm::agree(claim, always, is_met ? Group() : by_options);
 }
 

@@ -7,7 +7,6 @@
 #include <sstream>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/agreement/agreement.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/dtensor/api/ready.h"
@@ -15,6 +14,7 @@
 #include "cohort/dtensor/wrapper/moves.h"
 #include "cohort/dtensor/wrapper/wrapper.h"
 #include "cohort/mesh/mesh_layout.h"
+#include "cohort/mesh/purpose.h"
 
 namespace cohort {
 namespace {
@@ -156,7 +156,7 @@ void check_part(const at::Tensor& local, const ShardSpec& spec) {
 
 // All ranks of the mesh must have what this rank has; replicas get the first one's values.
 at::Tensor checked(const at::Tensor& local, const ShardSpec& spec) {
-  const base::CalledFor purpose(base::Purpose::kDTensor);
+  const comm::CalledFor purpose(mesh::kDTensorMove);
   const auto groups = spec.mesh().groups();
   comm::agree({.function = "DTensor::from_local",
                .outcome = "no DTensor was made",

@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/agreement/agreement.h"
 #include "cohort/comm/agreement/rank_exchange.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/pickle/pickle.h"
 #include "cohort/parallel/fsdp/optimizer_fields.h"
 #include "cohort/parallel/fsdp/shard_rows.h"
+#include "cohort/parallel/module/purpose.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::fsdp {
@@ -120,7 +120,7 @@ void agree_on(const char* function, const Optimizer& optimizer, const std::vecto
   for (size_t i = 0; has_state && i < places.size(); ++i) {
     claim.facts.push_back({"the state of " + describe_place(places[i]), describe_state(numbers, i, places.size())});
   }
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   comm::agree(claim, {group});
 }
 
@@ -128,7 +128,7 @@ void agree_on(const char* function, const Optimizer& optimizer, const std::vecto
 std::vector<ShardRows> rows_of_places(const std::vector<ParameterPlace>& places, const Group& group) {
   std::vector<int64_t> counts;
   for (const auto& place : places) counts.push_back(place.dim ? place.parameter.size(*place.dim) : 0);
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   const auto all_counts = comm::RankExchange(group).all_numbers(counts);
   std::vector<ShardRows> result(places.size());
   for (size_t i = 0; i < places.size(); ++i) {
@@ -173,7 +173,7 @@ void check_full(const Optimizer* full, const Optimizer& optimizer, const std::ve
 template <class Check>
 c10::IValue ask_first_rank(const Group& group, Check check) {
   const comm::RankExchange ranks(group);
-  const base::CalledFor purpose(base::Purpose::kState);
+  const comm::CalledFor purpose(parallel::kStateExchange);
   const auto answer = ranks.from_first(
       comm::attempt([&] { return ranks.is_first() ? comm::pickle(c10::IValue(check())) : std::string(); }));
   TORCH_CHECK_VALUE(answer, answer.error().describe());
@@ -219,7 +219,7 @@ OptimizerFields scatter_fields(const OptimizerFields& fields, int64_t bits, cons
     }
     own.tensors[i] = at::empty_like(parameter.detach(), at::MemoryFormat::Contiguous);
     if (fields.tensors[i].defined()) own.tensors[i].copy_(fields.tensors[i]);
-    const base::CalledFor purpose(base::Purpose::kState);
+    const comm::CalledFor purpose(parallel::kStateExchange);
     broadcast(own.tensors[i], group_rank(0), {.group = group});
   }
   return own;

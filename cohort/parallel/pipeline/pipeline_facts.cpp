@@ -5,9 +5,9 @@
 #include <functional>
 #include <string>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/parallel/pipeline/pipeline_runtime.h"
+#include "cohort/parallel/pipeline/purpose.h"
 #include "cohort/pipeline/csv.h"
 
 namespace cohort::pipeline {
@@ -74,12 +74,12 @@ void PipelineRuntime::agree(bool has_backward) const {
       "all ranks of a pipeline need the same schedule and options; a stage takes what the one before it gives; two "
       "ranks "
       "with tied parameters both name each other's stage, and the same parameters in the same order";
-  const base::CalledFor purpose(base::Purpose::kPipeline);
+  const comm::CalledFor purpose(kStepAgreement);
   comm::agree(claim, {group_of_ranks()});
 }
 
 void PipelineRuntime::share(const comm::StepFailure& failure, const std::string& what) const {
-  const base::CalledFor purpose(base::Purpose::kPipeline);
+  const comm::CalledFor purpose(kStepAgreement);
   failure.share("pipeline: " + what, comm::RankExchange(group_of_ranks()));
 }
 

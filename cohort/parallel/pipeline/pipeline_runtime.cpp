@@ -11,10 +11,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/parallel/optim/grad_scaler.h"
 #include "cohort/parallel/pipeline/extra_inputs.h"
+#include "cohort/parallel/pipeline/purpose.h"
 #include "cohort/parallel/precision/autocast.h"
 #include "cohort/pipeline/action_text.h"
 #include "cohort/pipeline/lowering.h"
@@ -191,7 +191,7 @@ void PipelineRuntime::make_room_for_loans() {
   if (step_->shapes->are_counted && !options_.dynamic_shapes) return;
   step_->shapes->are_counted = true;
   const at::Tensor most = at::full({1}, static_cast<int64_t>(step_->mailbox.lendable_bytes()), at::kLong);
-  const base::CalledFor purpose(base::Purpose::kPipeline);
+  const comm::CalledFor purpose(kStepAgreement);
   all_reduce(most, {.op = ReduceOp::MAX, .group = group_});
   const auto num_bytes = static_cast<size_t>(most.item<int64_t>());
   if (num_bytes <= loan_bytes_) return;

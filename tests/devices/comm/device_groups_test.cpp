@@ -55,8 +55,8 @@ COHORT_WORKER(groups_with_devices) {
   REQUIRE(objects[1].toInt() == 1);
   const comm::RankExchange ranks(alone);
   REQUIRE((ranks.largest({get_rank(), -get_rank()}) == std::vector<int64_t>{1, 0}));
-  REQUIRE_EQUAL(ranks.answer_of_first("what", std::to_string(get_rank()), [](const auto& all) { return all; }),
-                std::to_string(get_rank()));
+  REQUIRE((ranks.all_done("paint", std::to_string(get_rank())) == std::vector<std::string>{"0", "1"}));
+  REQUIRE_EQUAL(ranks.from_first(std::to_string(get_rank())).value(), "0");
   REQUIRE_EQUAL(test::error_of([] { new_group({}, {.backend = "tpu:stream"}); }),
                 "Unknown device \"tpu\" in the backend string \"tpu:stream\" (known: cpu, cuda" +
                     std::string(type() == at::kCUDA ? "" : ", " + type_name()) + ")");
