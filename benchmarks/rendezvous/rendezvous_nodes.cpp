@@ -86,8 +86,7 @@ std::string meet(int num_nodes, int port, int number) {
   flags.endpoint = "127.0.0.1:" + std::to_string(port);
   flags.run_id = "meeting" + std::to_string(number);
   flags.conf = "is_host=0";
-  flags.max_restarts = 1;
-  const auto settings = rendezvous::parse_settings(flags).value();
+  const auto settings = rendezvous::parse_settings(flags, {.max_restarts = 1}).value();
   Nodes nodes;
   const auto begin = Clock::now();
   for (int i = 0; i < num_nodes; ++i) nodes.push_back(Rendezvous::start(settings).value());

@@ -71,7 +71,7 @@ std::string first_and_last(const Error& error) {
 Result<int> Agent::run() {
   Result<int> code = run_rounds();
   std::optional<std::chrono::milliseconds> limit;
-  if (stop_signal_) limit = options_.shutdown_timeout;
+  if (stop_signal_) limit = plan_.shutdown_timeout;
   tools_.consoles.finish(&tools_.signals, limit);
   return code;
 }
@@ -103,12 +103,12 @@ void Agent::end_phase(const char* phase) {
 }
 
 void Agent::answer_health_checks() {
-  if (!options_.health_check_port) return;
-  Result<HealthCheck> check = HealthCheck::create(*options_.health_check_port, [this] { return health(); });
+  if (!plan_.health_check_port) return;
+  Result<HealthCheck> check = HealthCheck::create(*plan_.health_check_port, [this] { return health(); });
   if (!check) {
     base::log_warning(
         Error(fmt::format("health checks (TORCHELASTIC_HEALTH_CHECK_PORT={}) are not answered; the job goes on",
-                          *options_.health_check_port))
+                          *plan_.health_check_port))
             .caused_by(check.error())
             .describe());
     return;
@@ -189,27 +189,19 @@ Result<std::optional<int>> Agent::run_round(const Round& round) {
 }
 
 Result<GroupResult> Agent::run_workers(const Round& round) {
-  Result<std::string> attempt = create_attempt_folder(tools_.folder, attempt_++, plan_.local_world_size);
-  if (!attempt && attempt_ == 1) return no_log_folder(options_.log_dir, attempt.error());
+  Result<std::string> attempt = create_attempt_folder(tools_.folder, attempt_++, plan_.rendezvous.local_world_size);
+  if (!attempt && attempt_ == 1) return no_log_folder(plan_.logs.folder, attempt.error());
   if (!attempt) {
     base::log_warning(Error("the workers start without log files")
-                          .caused_by(no_log_folder(options_.log_dir, attempt.error()))
+                          .caused_by(no_log_folder(plan_.logs.folder, attempt.error()))
                           .describe());
     attempt = std::string();
   }
   const std::string timer_file = tools_.watchdog ? tools_.watchdog->path() : "";
   const Result<std::vector<WorkerSpec>> specs =
-      plan_workers(options_, plan_, round, {*attempt, timer_file, tools_.mark, open_vault(round)});
+      plan_workers(plan_, round, {*attempt, timer_file, tools_.mark, open_vault(round)});
   if (!specs) return specs.error();
-  WorkerGroup group({.shutdown_timeout = options_.shutdown_timeout,
-                     .stuck_timeout = options_.stuck_timeout,
-                     .stop_signals = plan_.signals,
-                     .filters = plan_.logs.filters,
-                     .attempt_folder = *attempt,
-                     .consoles = tools_.consoles,
-                     .guard = &tools_.guard,
-                     .orphans = &tools_.orphans,
-                     .watchdog = tools_.watchdog});
+  WorkerGroup group(plan_, tools_, *attempt);
   if (tools_.watchdog) tools_.watchdog->forget();
   started_at_ = Clock::now();
   begin("starting");
@@ -252,8 +244,7 @@ Result<bool> Agent::start_workers(WorkerGroup& group, const std::vector<WorkerSp
 
 GroupResult Agent::supervise(WorkerGroup& group) {
   return group.supervise(
-      {.signals = tools_.signals,
-       .news_fd = rendezvous_->fd(),
+      {.news_fd = rendezvous_->fd(),
        .read_news = [this]() -> std::optional<std::string> {
          if (std::optional<Event> event = rendezvous_->next_event()) news_ = std::move(event);
          if (!news_) return std::nullopt;
@@ -306,9 +297,9 @@ Result<std::optional<int>> Agent::end_round(const RoundOver& over) {
 }
 
 bool Agent::back_off() {
-  if (options_.restart_backoff.count() == 0) return true;
+  if (plan_.restart_backoff.count() == 0) return true;
   const auto factor = 1LL << std::min(round_.restart_count, 20);
-  const std::chrono::milliseconds time = std::min(kLongestBackoff, {options_.restart_backoff * factor});
+  const std::chrono::milliseconds time = std::min(kLongestBackoff, {plan_.restart_backoff * factor});
   base::log_info(fmt::format("waiting for {} before the restart", base::format_duration(time)));
   begin("waiting to restart");
   const auto end = base::deadline_after(time);
@@ -326,7 +317,7 @@ bool Agent::back_off() {
 int Agent::stopped() {
   const std::string by = base::signal_name(*stop_signal_);
   rendezvous_->leave(fmt::format("it was stopped by {}", by));
-  base::log_error(fmt::format("{} was stopped by {}", options_.program.name, by));
+  base::log_error(fmt::format("{} was stopped by {}", plan_.program.name, by));
   if (is_cause_) print_failures();
   return 1;
 }
@@ -347,7 +338,7 @@ int Agent::failed(const RoundOver& over) {
 void Agent::print_failures() const {
   if (failures_.empty()) return;
   pass_on_error_file(root_cause(failures_));
-  const std::string text = format_failure_report(options_.program.name, failures_, base::host_name());
+  const std::string text = format_failure_report(plan_.program.name, failures_, base::host_name());
   base::write_log_lines(text + "\n");
 }
 

@@ -8,39 +8,20 @@
 #include <string>
 
 #include "cohort/base/result.h"
+#include "cohort/elastic/agent_tools.h"
 #include "cohort/elastic/event_log.h"
 #include "cohort/elastic/health_check.h"
 #include "cohort/elastic/launch.h"
-#include "cohort/elastic/orphans.h"
 #include "cohort/elastic/repeated_failure.h"
-#include "cohort/elastic/session.h"
-#include "cohort/elastic/signals.h"
 #include "cohort/elastic/worker_group.h"
 #include "cohort/rendezvous/rendezvous.h"
-#include "cohort/vault/vault_server.h"
 
 namespace cohort::elastic {
 
-/// What an agent works with.
-struct AgentTools {
-  const LogFolder& folder;
-  SessionGuard& guard;
-  /// In the environment of everything that workers start (orphans.h).
-  const std::string& mark;
-  const Orphans& orphans;
-  SignalSource& signals;
-  Consoles& consoles;
-  /// Null: workers' timers are not watched.
-  WatchdogTimer* watchdog = nullptr;
-  /// Null: nobody holds the workers' snapshots.
-  vault::VaultServer* vault = nullptr;
-};
-
 class Agent {
  public:
-  /// All arguments, and what `tools` refers to, must outlive the agent.
-  Agent(const LaunchOptions& options, const LaunchPlan& plan, const AgentTools& tools)
-      : options_(options), plan_(plan), tools_(tools), events_(plan.logs_events) {}
+  /// Both arguments, and what `tools` refers to, must outlive the agent.
+  Agent(const LaunchPlan& plan, const AgentTools& tools) : plan_(plan), tools_(tools), events_(plan.logs_events) {}
 
   /// Blocks until the job is over for this node and returns the exit code: 0 if every worker of every node ended with 0, else
   /// 1. What failed is on stderr then. Errors: the rendezvous could not be joined, or a worker not be started.
@@ -79,7 +60,6 @@ class Agent {
   int failed(const rendezvous::RoundOver& over);
   void print_failures() const;
 
-  const LaunchOptions& options_;
   const LaunchPlan& plan_;
   const AgentTools tools_;
   EventLog events_;

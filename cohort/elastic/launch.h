@@ -17,12 +17,45 @@
 
 namespace cohort::elastic {
 
-/// torchrun's flags, with its defaults, and a few of our own. Texts are parsed by plan_launch.
-struct LaunchOptions {
-  /// --nnodes, --rdzv-*, --node-rank, --master-*, --local-addr, --role, --max-restarts, --standalone.
+/// Everything that is decided before anything happens. Flags that mean the same on every host stand here as they are read;
+/// plan_launch completes it.
+struct LaunchPlan {
+  rendezvous::Settings rendezvous;
+  WorkerProgram program;
+  LogOptions logs;
+  bool logs_events = false;
+  /// These end the job; others that arrive are only passed on to the workers.
+  std::vector<int> signals;
+  /// From SIGTERM to SIGKILL.
+  std::chrono::milliseconds shutdown_timeout{30'000};
+  /// > 0: a worker that is longer in uninterruptible sleep is a failure (TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT).
+  std::chrono::milliseconds stuck_timeout{0};
+  /// The wait before the first restart; doubled for each one more, up to a minute.
+  std::chrono::milliseconds restart_backoff{0};
+  /// The named pipe of the watchdog timers (TORCHELASTIC_ENABLE_FILE_TIMER, TORCHELASTIC_TIMER_FILE), "" for a fresh path; if
+  /// absent, no timer is watched.
+  std::optional<std::string> timer_file;
+  /// TORCHELASTIC_HEALTH_CHECK_PORT.
+  std::optional<int> health_check_port;
+  /// Every worker is local rank 0 and sees one GPU.
+  bool virtual_local_rank = false;
+  /// By local rank. Threads: 0 leaves OMP_NUM_THREADS alone. CPUs: empty binds to none. GPUs: "" leaves
+  /// CUDA_VISIBLE_DEVICES alone.
+  std::vector<int> num_threads;
+  std::vector<std::vector<int>> cpus;
+  std::vector<std::string> gpus;
+  /// Says that OMP_NUM_THREADS is set, and why to this number; "" where it is not.
+  std::string threads_note;
+  /// Added to the environment of all workers.
+  std::map<std::string, std::string> variables;
+};
+
+/// The command line: torchrun's flags, with its defaults, and a few of our own. plan_launch makes the plan of it, and nothing
+/// that happens afterwards reads it.
+struct LaunchFlags {
+  /// --nnodes, --rdzv-*, --node-rank, --master-*, --standalone.
   rendezvous::Flags rendezvous;
   std::string local_world_size = "1";
-  std::string log_dir;
   std::string redirects = "0";
   std::string tee = "0";
   std::string local_ranks_filter;
@@ -30,24 +63,14 @@ struct LaunchOptions {
   std::string duplicate_stderr_filters;
   std::string event_log_handler = "null";
   std::string signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
-  std::chrono::milliseconds shutdown_timeout{30'000};
-  /// TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT; 0: none.
-  std::chrono::milliseconds stuck_timeout{0};
-  /// TORCHELASTIC_ENABLE_FILE_TIMER, and TORCHELASTIC_TIMER_FILE: "" for a fresh path.
-  bool watches_timers = false;
-  std::string timer_file;
-  /// TORCHELASTIC_HEALTH_CHECK_PORT.
-  std::optional<int> health_check_port;
-  /// The wait before the first restart; doubled for each one more, up to a minute.
-  std::chrono::milliseconds restart_backoff{0};
   std::string cpu_bind = "none";
   std::string numa_binding;
   /// "0,2,3": the GPUs of this node that workers may see.
   std::string gpus;
-  bool virtual_local_rank = false;
   /// default, shared, tcmalloc or jemalloc; see worker_allocator.h.
   std::string allocator = "default";
-  WorkerProgram program;
+  /// The flags that need no more than to be read.
+  LaunchPlan plan;
 };
 
 /// What the host is like.
@@ -59,30 +82,14 @@ struct HostFacts {
   std::optional<std::string> num_threads;
   std::optional<std::string> visible_gpus;
 };
-HostFacts find_host_facts(const LaunchOptions& options);
+HostFacts find_host_facts(const LaunchFlags& flags);
 
-/// Everything that is decided before anything happens.
-struct LaunchPlan {
-  rendezvous::Settings rendezvous;
-  int local_world_size = 1;
-  LogOptions logs;
-  std::vector<int> signals;
-  bool logs_events = false;
-  /// By local rank. Threads: 0 leaves OMP_NUM_THREADS alone. CPUs: empty binds to none. GPUs: "" leaves
-  /// CUDA_VISIBLE_DEVICES alone.
-  std::vector<int> num_threads;
-  std::vector<std::vector<int>> cpus;
-  std::vector<std::string> gpus;
-  /// What --allocator adds to the workers' environment.
-  std::map<std::string, std::string> allocator_variables;
-};
-
-/// Checks the options. Pure, but for a look for the library that --allocator names; errors name the flag and its value.
-base::Result<LaunchPlan> plan_launch(const LaunchOptions& options, const HostFacts& host);
+/// Checks the flags. Pure, but for a look for the library that --allocator names; errors name the flag and its value.
+base::Result<LaunchPlan> plan_launch(const LaunchFlags& flags, const HostFacts& host);
 
 /// Runs the job and prints the report of a failure to stderr.
 /// Returns the exit code: 0 if every worker ended with 0, else 1. Errors: nothing was started, or not everything.
 /// Requires that this process has no other threads. Leaves the signals of `plan` ignored: the process should end now.
-base::Result<int> launch(const LaunchOptions& options, const LaunchPlan& plan, Consoles& consoles);
+base::Result<int> launch(const LaunchPlan& plan, Consoles& consoles);
 
 }  // namespace cohort::elastic

@@ -63,6 +63,10 @@ Result<std::optional<std::set<int>>> parse_local_ranks_filter(const std::string&
   return std::optional<std::set<int>>(std::move(ranks));
 }
 
+std::string error_file_of(const std::string& attempt_folder, int local_rank) {
+  return attempt_folder.empty() ? "" : fmt::format("{}/{}/error.json", attempt_folder, local_rank);
+}
+
 std::vector<WorkerRoutes> plan_worker_routes(const LogOptions& options, const std::string& attempt_folder) {
   std::vector<WorkerRoutes> routes(options.tee.size());
   if (attempt_folder.empty()) return routes;
@@ -73,7 +77,7 @@ std::vector<WorkerRoutes> plan_worker_routes(const LogOptions& options, const st
     const bool shown = !options.shown_ranks || options.shown_ranks->contains(static_cast<int>(local_rank));
     routes[local_rank].output = route_of(redirect.output, tee.output, shown, folder + "stdout.log");
     routes[local_rank].errors = route_of(redirect.errors, tee.errors, shown, folder + "stderr.log");
-    routes[local_rank].error_file = folder + "error.json";
+    routes[local_rank].error_file = error_file_of(attempt_folder, static_cast<int>(local_rank));
   }
   return routes;
 }

@@ -51,11 +51,16 @@ struct WorkerRoutes {
 };
 
 struct LogOptions {
+  /// --log-dir; see create_log_folder().
+  std::string folder;
   std::vector<StreamChoice> redirects;
   std::vector<StreamChoice> tee;
   std::optional<std::set<int>> shown_ranks;
   FilteredLogs filters;
 };
+
+/// Where a worker may leave the description of its failure; "" without files.
+std::string error_file_of(const std::string& attempt_folder, int local_rank);
 
 /// The routes of every local rank below `attempt_folder`; "" means no files at all (--log-dir /dev/null).
 std::vector<WorkerRoutes> plan_worker_routes(const LogOptions& options, const std::string& attempt_folder);

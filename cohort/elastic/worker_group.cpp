@@ -46,8 +46,8 @@ struct WorkerGroup::Worker {
   std::string describe() const { return fmt::format("rank {} (pid {})", spec.rank, process.pid()); }
 };
 
-WorkerGroup::WorkerGroup(GroupOptions options)
-    : options_(std::move(options)), output_(options_.filters, options_.attempt_folder, options_.consoles) {}
+WorkerGroup::WorkerGroup(const LaunchPlan& plan, const AgentTools& tools, const std::string& attempt_folder)
+    : plan_(plan), tools_(tools), output_(plan.logs.filters, attempt_folder, tools.consoles) {}
 
 WorkerGroup::~WorkerGroup() = default;
 
@@ -85,7 +85,7 @@ base::ProcessOptions WorkerGroup::process_options(const WorkerSpec& spec) const 
           .environment = spec.environment,
           .standard_output = stream_of(spec.routes.output),
           .standard_error = stream_of(spec.routes.errors),
-          .announce_fd = options_.guard ? options_.guard->announce_fd() : -1,
+          .announce_fd = tools_.guard.announce_fd(),
           .cpus = spec.cpus};
 }
 
@@ -103,8 +103,8 @@ GroupResult WorkerGroup::supervise(const Surroundings& surroundings) {
 
 void WorkerGroup::wait_for_events(const Surroundings& surroundings) {
   std::vector<Watch> watches;
-  watches.push_back({surroundings.signals.fd(), POLLIN, [&] {
-                       while (const auto signal = surroundings.signals.next()) take_signal(*signal);
+  watches.push_back({tools_.signals.fd(), POLLIN, [&] {
+                       while (const auto signal = tools_.signals.next()) take_signal(*signal);
                      }});
   if (surroundings.news_fd >= 0) {
     watches.push_back({surroundings.news_fd, POLLIN, [&] { take_news(surroundings); }});
@@ -115,15 +115,15 @@ void WorkerGroup::wait_for_events(const Surroundings& surroundings) {
         {worker->process.pidfd(), POLLIN, [this, &worker, &surroundings] { take_exit(*worker, surroundings); }});
   }
   output_.add_watches(watches);
-  if (options_.watchdog)
-    watches.push_back({options_.watchdog->fd(), POLLIN, [this] { options_.watchdog->read(running_pids()); }});
+  if (tools_.watchdog)
+    watches.push_back({tools_.watchdog->fd(), POLLIN, [this] { tools_.watchdog->read(running_pids()); }});
   if (surroundings.add_watches) surroundings.add_watches(watches);
   wait_for(watches, milliseconds_to_wait());
 }
 
 int WorkerGroup::milliseconds_to_wait() const {
   if (phase_ == Phase::kRunning) {
-    const auto expiration = options_.watchdog ? options_.watchdog->next_expiration() : std::nullopt;
+    const auto expiration = tools_.watchdog ? tools_.watchdog->next_expiration() : std::nullopt;
     const double left = expiration ? std::ceil((*expiration - seconds_since_1970()) * 1000) : 1e9;
     return static_cast<int>(std::clamp(left, 0.0, static_cast<double>(kLookInterval.count())));
   }
@@ -132,7 +132,7 @@ int WorkerGroup::milliseconds_to_wait() const {
 }
 
 void WorkerGroup::take_signal(int signal) {
-  const auto& ends = options_.stop_signals;
+  const auto& ends = plan_.signals;
   if (std::find(ends.begin(), ends.end(), signal) == ends.end()) return pass_on(signal);
   const bool impatient = signal == SIGINT || signal == SIGQUIT;
   const bool is_first = !result_.signal;
@@ -192,14 +192,14 @@ void WorkerGroup::look_after(const Surroundings& surroundings) {
   const auto now = Clock::now();
   if (phase_ != Phase::kRunning || now - last_look_ < kLookInterval) return;
   last_look_ = now;
-  if (options_.orphans) (void)options_.orphans->find(pids());  // reaps those that have ended
+  (void)tools_.orphans.find(pids());  // reaps those that have ended
   for (const auto& worker : workers_) {
     if (worker->ended) continue;
     const base::ProcessState state = base::read_process_state(worker->process.pid());
     if (const auto words = worker->health.observe(state.state, worker->process.pid(), now)) {
       base::log_warning(fmt::format("{} {}", worker->describe(), *words));
     }
-    if (options_.stuck_timeout.count() == 0 || worker->health.stuck_time() < options_.stuck_timeout) continue;
+    if (plan_.stuck_timeout.count() == 0 || worker->health.stuck_time() < plan_.stuck_timeout) continue;
     WorkerFailure failure{.rank = worker->spec.rank,
                           .local_rank = worker->spec.local_rank,
                           .pid = worker->process.pid(),
@@ -207,7 +207,7 @@ void WorkerGroup::look_after(const Surroundings& surroundings) {
                           .time = std::time(nullptr),
                           .is_stuck = true,
                           .message = fmt::format("in uninterruptible sleep for more than {}",
-                                                 base::format_duration(options_.stuck_timeout))};
+                                                 base::format_duration(plan_.stuck_timeout))};
     base::log_error(fmt::format("{} has been {}; stopping the workers", worker->describe(), failure.message));
     return add_failure(std::move(failure), surroundings);
   }
@@ -215,11 +215,11 @@ void WorkerGroup::look_after(const Surroundings& surroundings) {
 
 // The timers of workers that are being stopped do not matter any more.
 void WorkerGroup::end_overruns(const Surroundings& surroundings) {
-  if (!options_.watchdog || phase_ != Phase::kRunning) return;
+  if (!tools_.watchdog || phase_ != Phase::kRunning) return;
   // A release may have arrived just now, or long ago if it was this process that did not run.
-  if (options_.watchdog->next_expiration().value_or(HUGE_VAL) > seconds_since_1970()) return;
-  options_.watchdog->read(running_pids());
-  for (const Overrun& overrun : options_.watchdog->end_overruns(seconds_since_1970(), running_pids())) {
+  if (tools_.watchdog->next_expiration().value_or(HUGE_VAL) > seconds_since_1970()) return;
+  tools_.watchdog->read(running_pids());
+  for (const Overrun& overrun : tools_.watchdog->end_overruns(seconds_since_1970(), running_pids())) {
     const auto found = std::find_if(workers_.begin(), workers_.end(),
                                     [&](const auto& worker) { return worker->process.pid() == overrun.worker; });
     if (found == workers_.end()) continue;
@@ -250,7 +250,7 @@ std::set<pid_t> WorkerGroup::running_pids() const {
 void WorkerGroup::stop(int signal) {
   stopped_at_ = Clock::now();
   phase_ = Phase::kStopping;
-  deadline_ = base::deadline_after(options_.shutdown_timeout);
+  deadline_ = base::deadline_after(plan_.shutdown_timeout);
   for (const auto& worker : workers_) {
     if (worker->ended) continue;
     worker->process.signal_group(signal);
@@ -261,7 +261,7 @@ void WorkerGroup::stop(int signal) {
 
 void WorkerGroup::kill_workers(const std::string& reason) {
   phase_ = Phase::kKilling;
-  deadline_ = base::deadline_after(std::max(options_.shutdown_timeout, milliseconds(1000)));
+  deadline_ = base::deadline_after(std::max(plan_.shutdown_timeout, milliseconds(1000)));
   for (const auto& worker : workers_) {
     if (worker->ended) continue;
     base::log_warning(fmt::format("{}: killing {} with SIGKILL", reason, worker->describe()));
@@ -303,7 +303,7 @@ void WorkerGroup::advance() {
   if (phase_ == Phase::kCleaning) return clean_sessions();
   const bool late = phase_ != Phase::kRunning && Clock::now() >= deadline_;
   if (!all_ended() && late && phase_ == Phase::kStopping) {
-    kill_workers(fmt::format("no end after {}", base::format_duration(options_.shutdown_timeout)));
+    kill_workers(fmt::format("no end after {}", base::format_duration(plan_.shutdown_timeout)));
   } else if (!all_ended() && late && phase_ == Phase::kKilling) {
     abandon_workers();
   }
@@ -322,8 +322,7 @@ std::vector<SessionMember> WorkerGroup::left_behind() const {
   std::vector<SessionMember> left = living_members(sessions);
   // An abandoned worker still lives; it has not been left behind by one.
   std::erase_if(left, [&](const SessionMember& member) { return workers.contains(member.pid); });
-  if (!options_.orphans) return left;
-  for (SessionMember& orphan : options_.orphans->find(workers)) {
+  for (SessionMember& orphan : tools_.orphans.find(workers)) {
     if (!sessions.contains(orphan.session)) left.push_back(std::move(orphan));
   }
   return left;

@@ -14,11 +14,9 @@
 #include <vector>
 
 #include "cohort/base/process.h"
+#include "cohort/elastic/agent_tools.h"
 #include "cohort/elastic/failure_report.h"
-#include "cohort/elastic/orphans.h"
-#include "cohort/elastic/session.h"
-#include "cohort/elastic/signals.h"
-#include "cohort/elastic/watchdog_timer.h"
+#include "cohort/elastic/launch.h"
 #include "cohort/elastic/worker_output.h"
 
 namespace cohort::elastic {
@@ -35,26 +33,8 @@ struct WorkerSpec {
   std::vector<int> cpus;
 };
 
-struct GroupOptions {
-  std::chrono::milliseconds shutdown_timeout{30'000};
-  /// > 0: a worker that is longer in uninterruptible sleep is a failure.
-  std::chrono::milliseconds stuck_timeout{0};
-  /// These end the group; others that arrive are only passed on to the workers.
-  std::vector<int> stop_signals;
-  FilteredLogs filters;
-  std::string attempt_folder;
-  Consoles& consoles;
-  /// May be null: then grandchildren outlive a launcher that is killed.
-  SessionGuard* guard = nullptr;
-  /// May be null: then what workers start in sessions of their own outlives them.
-  const Orphans* orphans = nullptr;
-  /// May be null: then no block of a worker is watched.
-  WatchdogTimer* watchdog = nullptr;
-};
-
 /// What a group hears and says while its workers run.
 struct Surroundings {
-  SignalSource& signals;
   /// Readable when there is news; -1: there never is any.
   int news_fd = -1;
   /// Takes the news. A text says why the workers must stop now.
@@ -81,7 +61,8 @@ struct GroupResult {
 
 class WorkerGroup {
  public:
-  explicit WorkerGroup(GroupOptions options);
+  /// `plan`, and what `tools` refers to, must outlive the group.
+  WorkerGroup(const LaunchPlan& plan, const AgentTools& tools, const std::string& attempt_folder);
   /// Kills whatever still runs.
   ~WorkerGroup();
 
@@ -126,7 +107,8 @@ class WorkerGroup {
   bool all_ended() const;
 
   using Clock = std::chrono::steady_clock;
-  const GroupOptions options_;
+  const LaunchPlan& plan_;
+  const AgentTools tools_;
   WorkerOutput output_;
   std::vector<std::unique_ptr<Worker>> workers_;
   Phase phase_ = Phase::kRunning;

@@ -307,12 +307,7 @@ std::string random_id() {
   return text;
 }
 
-Result<Settings> parse_settings(const Flags& flags) {
-  Settings settings;
-  settings.local_address = flags.local_address;
-  settings.local_world_size = flags.local_world_size;
-  settings.role = flags.role;
-  settings.max_restarts = flags.max_restarts;
+Result<Settings> parse_settings(const Flags& flags, Settings settings) {
   settings.run_id = flags.run_id;
   if (auto parsed = parse_num_nodes(flags.num_nodes, &settings); !parsed) return parsed.error();
   const auto backend = parse_backend(flags.backend);

@@ -13,7 +13,7 @@
 
 namespace cohort::rendezvous {
 
-/// As typed; names and defaults are torchrun's.
+/// Flags that mean something together only, as typed; names and defaults are torchrun's.
 struct Flags {
   std::string num_nodes = "1:1";
   std::string backend = "static";
@@ -27,12 +27,6 @@ struct Flags {
   std::optional<int> node_rank;
   std::string master_address = "127.0.0.1";
   std::optional<int> master_port;
-  /// Under which others reach this node; found out if empty.
-  std::string local_address;
-  /// This node.
-  int local_world_size = 1;
-  std::string role = "default";
-  int max_restarts = 0;
 };
 
 struct Settings {
@@ -46,6 +40,7 @@ struct Settings {
   std::string path;
   std::string run_id;
   int node_rank = 0;
+  /// Under which others reach this node; found out if empty.
   std::string local_address;
   int local_world_size = 1;
   std::string role = "default";
@@ -88,9 +83,9 @@ struct Settings {
 /// In the form of a UUID (version 4), as torchrun's.
 std::string random_id();
 
-/// What `flags` mean. Errors name the flag and its value. An unknown key of --rdzv-conf is a warning with a suggestion: torchrun
+/// Completes `settings`, which has what needs no flag besides, by what `flags` mean. Errors name the flag and its value. An unknown key of --rdzv-conf is a warning with a suggestion: torchrun
 /// hands all of them to its backends, which take what they know.
 /// --standalone, and one static node without endpoint and port, mean kStandalone with a random run id, as in torchrun.
-base::Result<Settings> parse_settings(const Flags& flags);
+base::Result<Settings> parse_settings(const Flags& flags, Settings settings = {});
 
 }  // namespace cohort::rendezvous

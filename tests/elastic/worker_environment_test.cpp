@@ -8,32 +8,38 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-WorkerContext context_of_two_nodes() {
-  return {.layout = {.num_nodes = 2,
-                     .node_rank = 1,
-                     .local_world_size = 4,
-                     .world_size = 8,
-                     .first_rank = 4,
-                     .first_role_rank = 4,
-                     .role_world_size = 8},
-          .role = "trainer",
-          .run_id = "run-7",
-          .job = "job-7",
-          .store_address = "node-a",
-          .store_port = 29501,
+/// A plan of four workers per node.
+LaunchPlan plan_of_four() {
+  LaunchPlan plan;
+  plan.rendezvous.run_id = "run-7";
+  plan.num_threads = {0, 0, 3, 2};
+  plan.gpus = {"", "", "", "5"};
+  plan.variables = {{"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT"}, {"LD_PRELOAD", "allocator.so"}};
+  return plan;
+}
+
+rendezvous::Round round_of_two_nodes() {
+  const rendezvous::Node node{.host = "a", .address = "10.0.0.1", .local_world_size = 4, .role = "trainer"};
+  return {.job = "job-7",
           .restart_count = 1,
-          .max_restarts = 3};
+          .max_restarts = 3,
+          .node_rank = 1,
+          .nodes = {node, node},
+          .store_address = "node-a",
+          .store_port = 29501};
+}
+
+Variables variables_of(int local_rank, const Variables& inherited = {}, const LaunchPlan& plan = plan_of_four(),
+                       const AttemptFiles& files = {}) {
+  return worker_environment(plan, round_of_two_nodes(), files, local_rank, inherited);
 }
 
 TEST(WorkerEnvironment, SnapshotsAreThisLaunchersAndTheLocalRankTheRealOne) {
-  WorkerContext context = context_of_two_nodes();
-  context.vault = "name";
-  context.virtual_local_rank = true;
+  LaunchPlan plan = plan_of_four();
+  plan.virtual_local_rank = true;
   const Variables inherited = {{"COHORT_SNAPSHOTS", "another:0"}};
-  const WorkerShare share{.local_rank = 2, .error_file = "", .num_threads = 0, .visible_gpus = ""};
-  EXPECT_EQ(worker_environment(context, share, inherited)["COHORT_SNAPSHOTS"], "name:2");
-  context.vault = "";
-  EXPECT_FALSE(worker_environment(context, share, inherited).contains("COHORT_SNAPSHOTS"));
+  EXPECT_EQ(variables_of(2, inherited, plan, {.vault = "name"})["COHORT_SNAPSHOTS"], "name:2");
+  EXPECT_FALSE(variables_of(2, inherited, plan).contains("COHORT_SNAPSHOTS"));
 }
 
 TEST(WorkerEnvironment, IsTorchrunsContract) {
@@ -54,56 +60,54 @@ TEST(WorkerEnvironment, IsTorchrunsContract) {
                               {"COHORT_JOB", "job-7"},
                               {"TORCHELASTIC_USE_AGENT_STORE", "True"},
                               {"TORCHELASTIC_ERROR_FILE", "/logs/2/error.json"},
-                              {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"},
+                              {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT"},
                               {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+                              {"LD_PRELOAD", "allocator.so"},
                               {"OMP_NUM_THREADS", "3"}};
-  EXPECT_EQ(worker_environment(
-                context_of_two_nodes(),
-                {.local_rank = 2, .error_file = "/logs/2/error.json", .num_threads = 3, .visible_gpus = ""}, {}),
-            expected);
+  EXPECT_EQ(variables_of(2, {}, plan_of_four(), {.folder = "/logs"}), expected);
 }
 
 TEST(WorkerEnvironment, InheritsTheRestButItsOwnRanks) {
-  const Variables inherited = {{"HOME", "/home/me"}, {"RANK", "77"}, {"CUDA_VISIBLE_DEVICES", "1"}};
-  const Variables variables = worker_environment(context_of_two_nodes(), {}, inherited);
+  const Variables inherited = {
+      {"HOME", "/home/me"}, {"RANK", "77"}, {"CUDA_VISIBLE_DEVICES", "1"}, {"LD_PRELOAD", "other.so"}};
+  const Variables variables = variables_of(0, inherited);
   EXPECT_EQ(variables.at("HOME"), "/home/me");
   EXPECT_EQ(variables.at("CUDA_VISIBLE_DEVICES"), "1");
   EXPECT_EQ(variables.at("RANK"), "4");
+  EXPECT_EQ(variables.at("LD_PRELOAD"), "allocator.so");
+  EXPECT_EQ(variables.at("TORCHELASTIC_ERROR_FILE"), "");
   EXPECT_EQ(variables.count("OMP_NUM_THREADS"), 0u);
 }
 
 TEST(WorkerEnvironment, NamesTheAgentThatAProcessDescendsFrom) {
-  WorkerContext context = context_of_two_nodes();
-  context.agent_mark = "4711-ab";
-  EXPECT_EQ(worker_environment(context, {}, {{"COHORT_AGENT", "1-cd"}}).at("COHORT_AGENT"), "4711-ab");
+  EXPECT_EQ(variables_of(0, {{"COHORT_AGENT", "1-cd"}}, plan_of_four(), {.mark = "4711-ab"}).at("COHORT_AGENT"),
+            "4711-ab");
 }
 
 TEST(WorkerEnvironment, UsersThreadsAndNcclSettingStay) {
-  const Variables inherited = {{"OMP_NUM_THREADS", "9"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"}};
   const Variables variables =
-      worker_environment(context_of_two_nodes(), {.error_file = "", .num_threads = 2, .visible_gpus = ""}, inherited);
+      variables_of(3, {{"OMP_NUM_THREADS", "9"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"}});
   EXPECT_EQ(variables.at("OMP_NUM_THREADS"), "9");
   EXPECT_EQ(variables.at("TORCH_NCCL_ASYNC_ERROR_HANDLING"), "0");
 }
 
 TEST(WorkerEnvironment, VirtualLocalRankSeesOneGpu) {
-  WorkerContext context = context_of_two_nodes();
-  context.virtual_local_rank = true;
-  const Variables variables = worker_environment(context, {.local_rank = 3, .error_file = "", .visible_gpus = "5"},
-                                                 {{"CUDA_VISIBLE_DEVICES", "2,3,4,5"}});
+  LaunchPlan plan = plan_of_four();
+  plan.virtual_local_rank = true;
+  const Variables variables = variables_of(3, {{"CUDA_VISIBLE_DEVICES", "2,3,4,5"}}, plan);
   EXPECT_EQ(variables.at("LOCAL_RANK"), "0");
   EXPECT_EQ(variables.at("RANK"), "7");
   EXPECT_EQ(variables.at("CUDA_VISIBLE_DEVICES"), "5");
 }
 
 TEST(WorkerEnvironment, AgentsSecretStaysTheirs) {
-  EXPECT_EQ(worker_environment(context_of_two_nodes(), {}, {{"COHORT_TOKEN", "secret"}}).count("COHORT_TOKEN"), 0u);
+  EXPECT_EQ(variables_of(0, {{"COHORT_TOKEN", "secret"}}).count("COHORT_TOKEN"), 0u);
 }
 
 TEST(WorkerEnvironment, WorkerZeroMayHostTheStore) {
-  WorkerContext context = context_of_two_nodes();
-  context.agent_hosts_store = false;
-  EXPECT_EQ(worker_environment(context, {}, {}).at("TORCHELASTIC_USE_AGENT_STORE"), "False");
+  rendezvous::Round round = round_of_two_nodes();
+  round.agent_hosts_store = false;
+  EXPECT_EQ(worker_environment(plan_of_four(), round, {}, 0, {}).at("TORCHELASTIC_USE_AGENT_STORE"), "False");
 }
 
 }  // namespace

@@ -48,11 +48,11 @@ bool names_a_file(const std::string& word) { return word.starts_with("--co"); }
 
 void read_words(const Words& words) {
   if (std::any_of(words.begin(), words.end(), names_a_file)) return;
-  elastic::LaunchOptions options;
-  const auto help = cli::parse_run_flags(words, &options);
+  elastic::LaunchFlags flags;
+  const auto help = cli::parse_run_flags(words, &flags);
   if (!help || *help) return;
-  FUZZ_CHECK(!options.program.name.empty() || !words.empty());
-  (void)elastic::plan_launch(options, {.devices = {.num_cores = 8, .num_gpus = 2}, .gpu_nodes = {0, 1}});
+  FUZZ_CHECK(!flags.plan.program.name.empty() || !words.empty());
+  (void)elastic::plan_launch(flags, {.devices = {.num_cores = 8, .num_gpus = 2}, .gpu_nodes = {0, 1}});
 }
 
 }  // namespace

@@ -10,8 +10,7 @@ Settings settings(const std::string& num_nodes, const std::string& conf, int max
   flags.backend = "c10d";
   flags.num_nodes = num_nodes;
   flags.conf = conf;
-  flags.max_restarts = max_restarts;
-  return parse_settings(flags).value();
+  return parse_settings(flags, {.max_restarts = max_restarts}).value();
 }
 
 base::Result<std::vector<std::string>> compare(const Settings& own, const Settings& first) {

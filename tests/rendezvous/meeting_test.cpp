@@ -29,8 +29,7 @@ class Meeting : public ::testing::Test {
     flags.endpoint = "127.0.0.1:" + std::to_string(port_.port);
     flags.run_id = "job";
     flags.conf = "join_timeout=60,last_call_timeout=0.2,keep_alive_interval=0.1,keep_alive_max_attempt=100" + conf;
-    flags.max_restarts = 1;
-    return parse_settings(flags).value();
+    return parse_settings(flags, {.max_restarts = 1}).value();
   }
 
   std::unique_ptr<store::TcpClient> client() {
@@ -366,9 +365,7 @@ TEST(StandaloneRendezvous, TheVariableChoosesTheFamily) {
 }
 
 TEST(StandaloneRendezvous, RestartsAsOftenAsItMay) {
-  Flags flags;
-  flags.max_restarts = 1;
-  TestNode node(parse_settings(flags).value());
+  TestNode node(parse_settings({}, {.max_restarts = 1}).value());
   EXPECT_EQ(describe(node.next()), "round 0 of 1 nodes, restart 0 of 1, as node 0");
   node->report_failure("it broke", true);
   EXPECT_EQ(describe(node.next()), "worker failed by node 0: it broke");

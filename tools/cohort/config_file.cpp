@@ -16,7 +16,7 @@ using base::Result;
 
 namespace {
 
-Result<void> add_entry(const CLI::ConfigItem& item, const std::vector<Flag>& flags, std::vector<std::string>* words) {
+Result<void> add_entry(const CLI::ConfigItem& item, const std::vector<Flag>& flags, std::vector<GivenFlag>* given) {
   std::string name = "--" + item.name;
   std::replace(name.begin() + 2, name.end(), '_', '-');
   std::vector<std::string> names;
@@ -24,12 +24,12 @@ Result<void> add_entry(const CLI::ConfigItem& item, const std::vector<Flag>& fla
     if (flag.name.size() > 2 && flag.name != "--config" && flag.name != "--help") names.push_back(flag.name.substr(2));
     if (flag.name != name || name == "--config" || name == "--help") continue;
     if (flag.takes_value) {
-      words->push_back(fmt::format("{}={}", name, base::join(item.inputs, ",")));
+      given->push_back({name, base::join(item.inputs, ",")});
       return {};
     }
     const auto is_on = base::parse_bool(base::join(item.inputs, ","));
     if (!is_on) return Error(fmt::format("{} must be true or false", item.name));
-    if (*is_on) words->push_back(name);
+    if (*is_on) given->push_back({name});
     return {};
   }
   return Error(fmt::format("unknown flag {}{}", item.name, base::did_you_mean(name.substr(2), names)));
@@ -37,27 +37,27 @@ Result<void> add_entry(const CLI::ConfigItem& item, const std::vector<Flag>& fla
 
 }  // namespace
 
-Result<std::vector<std::string>> flags_from_text(const std::string& text, const std::vector<Flag>& flags) {
-  std::vector<std::string> words;
+Result<std::vector<GivenFlag>> flags_from_text(const std::string& text, const std::vector<Flag>& flags) {
+  std::vector<GivenFlag> given;
   try {
     std::istringstream stream(text);
     for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(stream)) {
       if (!item.parents.empty() || item.name == "++" || item.name == "--") {
         return Error("it has sections, which are not supported here");
       }
-      if (Result<void> added = add_entry(item, flags, &words); !added) return added.error();
+      if (Result<void> added = add_entry(item, flags, &given); !added) return added.error();
     }
   } catch (const CLI::Error& error) {
     return Error(error.what());
   }
-  return words;
+  return given;
 }
 
-Result<std::vector<std::string>> flags_from_file(const std::string& path, const std::vector<Flag>& flags) {
+Result<std::vector<GivenFlag>> flags_from_file(const std::string& path, const std::vector<Flag>& flags) {
   const Result<std::string> text = base::read_file(path, kMostConfigBytes);
-  auto words = text ? flags_from_text(*text, flags) : Result<std::vector<std::string>>(text.error());
-  if (words) return words;
-  return Error(fmt::format("--config={} cannot be used", path)).caused_by(words.error());
+  auto given = text ? flags_from_text(*text, flags) : Result<std::vector<GivenFlag>>(text.error());
+  if (given) return given;
+  return Error(fmt::format("--config={} cannot be used", path)).caused_by(given.error());
 }
 
 }  // namespace cohort::cli

@@ -61,7 +61,7 @@ Result<SplitCommandLine> split_command_line(const std::vector<std::string>& argu
     if (!flag) return flag.error();
     if (!flag->takes_value) {
       if (equals != std::string::npos) return Error(fmt::format("{} takes no value, got \"{}\"", flag->name, word));
-      split.flags.push_back(flag->name);
+      split.flags.push_back({flag->name});
       continue;
     }
     std::string value;
@@ -74,11 +74,7 @@ Result<SplitCommandLine> split_command_line(const std::vector<std::string>& argu
     } else {
       return Error(fmt::format("{} needs a value", flag->name));
     }
-    if (is_long) {
-      split.flags.push_back(fmt::format("{}={}", flag->name, value));
-    } else {
-      split.flags.insert(split.flags.end(), {flag->name, value});
-    }
+    split.flags.push_back({flag->name, std::move(value)});
   }
   split.program.assign(arguments.begin() + static_cast<std::ptrdiff_t>(at), arguments.end());
   return split;

@@ -2,6 +2,7 @@
 /// program after which every word is the program's own.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,17 @@ struct Flag {
   bool takes_value = true;
 };
 
+/// A flag as somebody gave it, in full spelling.
+struct GivenFlag {
+  std::string name;
+  /// Absent for a flag that takes none.
+  std::optional<std::string> value = {};
+  bool operator==(const GivenFlag&) const = default;
+};
+
 struct SplitCommandLine {
-  /// The launcher's own flags, in full spelling; a value is joined by "=" for "--long" and a word of its own for "-s".
-  std::vector<std::string> flags;
+  /// The launcher's own.
+  std::vector<GivenFlag> flags;
   /// The program and its arguments.
   std::vector<std::string> program;
 };

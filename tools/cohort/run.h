@@ -10,8 +10,8 @@
 
 namespace cohort::cli {
 
-/// Fills `options` from the words, PET_* variables and --config's file; the text is help to print, if that was asked for.
+/// Fills `flags` from the words, PET_* variables and --config's file; the text is help to print, if that was asked for.
 base::Result<std::optional<std::string>> parse_run_flags(const std::vector<std::string>& arguments,
-                                                         elastic::LaunchOptions* options);
+                                                         elastic::LaunchFlags* flags);
 
 }  // namespace cohort::cli

@@ -23,6 +23,7 @@
 #include "cohort/shm/trace.h"
 #include "tests/shm/ranks.h"
 #include "tests/support/rank_processes.h"
+#include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::shm {
@@ -52,22 +53,6 @@ class FakeGroup {
  private:
   Layout layout_;
   void* memory_;
-};
-
-/// Sets variables for one test.
-class Environment {
- public:
-  explicit Environment(const std::map<std::string, std::string>& variables) : variables_(variables) {
-    for (const auto& [name, value] : variables_) base::set_env(name.c_str(), value);
-  }
-  ~Environment() {
-    for (const auto& [name, value] : variables_) base::unset_env(name.c_str());
-  }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  std::map<std::string, std::string> variables_;
 };
 
 std::vector<std::string> files_in(const TemporaryFolder& folder) {
@@ -119,7 +104,7 @@ TEST(Dump, NamesFilesByTheRankInTheJob) {
   const TracedGroup second(subgroup.segment(), {.name = "1", .description = "", .rank = 0, .global_ranks = {6}});
   EXPECT_EQ(read_process_trace("").rank, 6);
   EXPECT_EQ(read_process_trace("").groups.size(), 2);
-  const Environment environment(std::map<std::string, std::string>{{"RANK", "9"}});
+  const test::Environment environment(std::map<std::string, std::string>{{"RANK", "9"}});
   EXPECT_EQ(read_process_trace("").rank, 9);
 }
 
@@ -151,7 +136,7 @@ TEST(Dump, PrefixesComeFromTheEnvironment) {
   const TracedGroup member(group.segment(), {.name = "0", .description = "", .rank = 0, .global_ranks = {}});
   const TemporaryFolder folder;
   {
-    const Environment environment(std::map<std::string, std::string>{{"TMPDIR", folder.path()}});
+    const test::Environment environment(std::map<std::string, std::string>{{"TMPDIR", folder.path()}});
     const std::string expected =
         fmt::format("{}/cohort_trace_{}/{}_rank_0.txt", folder.path(), ::geteuid(), ::getppid());
     EXPECT_EQ(dump_traces(), expected);
@@ -160,7 +145,7 @@ TEST(Dump, PrefixesComeFromTheEnvironment) {
     EXPECT_THAT(dump_traces(), testing::MatchesRegex(fmt::format("{}/cohort_trace_{}_....../{}_rank_0.txt",
                                                                  folder.path(), ::geteuid(), ::getppid())));
   }
-  const Environment environment(
+  const test::Environment environment(
       {{"COHORT_TRACE_FILE", folder / "ours_"}, {"TORCH_FR_DUMP_TEMP_FILE", folder / "torchs_"}});
   EXPECT_EQ(dump_traces(), folder / "ours_0.txt");
   EXPECT_TRUE(std::filesystem::exists(folder / "torchs_0"));

@@ -15,7 +15,7 @@ const std::vector<Flag> kConfigFlags = {
 
 class ConfigFile : public testing::Test {
  protected:
-  base::Result<std::vector<std::string>> read(const std::string& text) {
+  base::Result<std::vector<GivenFlag>> read(const std::string& text) {
     EXPECT_TRUE(base::write_file_atomically(path_, text));
     return flags_from_file(path_, kConfigFlags);
   }
@@ -27,8 +27,8 @@ class ConfigFile : public testing::Test {
 
 TEST_F(ConfigFile, EntriesAreFlags) {
   EXPECT_EQ(read("# a comment\nnproc_per_node = 2\nrdzv-conf = \"a=1,b=2\"\nstandalone = true\n").value(),
-            (std::vector<std::string>{"--nproc-per-node=2", "--rdzv-conf=a=1,b=2", "--standalone"}));
-  EXPECT_EQ(read("standalone = false\n").value(), std::vector<std::string>());
+            (std::vector<GivenFlag>{{"--nproc-per-node", "2"}, {"--rdzv-conf", "a=1,b=2"}, {"--standalone"}}));
+  EXPECT_EQ(read("standalone = false\n").value(), std::vector<GivenFlag>());
 }
 
 TEST_F(ConfigFile, ErrorsMessage) {

@@ -6,6 +6,7 @@ namespace cohort::cli {
 namespace {
 
 using Words = std::vector<std::string>;
+using Given = std::vector<GivenFlag>;
 
 const std::vector<Flag> kFlags = {
     {"--nproc-per-node"}, {"--node-rank"}, {"--no-python", false}, {"--log-dir"}, {"--tee"}, {"-t"}, {"-m", false}};
@@ -15,24 +16,24 @@ std::string error_of(const Words& words) { return split_command_line(words, kFla
 
 TEST(Flags, ProgramTakesEverythingAfterIt) {
   const SplitCommandLine line = split({"--nproc-per-node", "2", "-m", "train", "--tee", "--bogus", "-x"});
-  EXPECT_EQ(line.flags, (Words{"--nproc-per-node=2", "-m"}));
+  EXPECT_EQ(line.flags, (Given{{"--nproc-per-node", "2"}, {"-m"}}));
   EXPECT_EQ(line.program, (Words{"train", "--tee", "--bogus", "-x"}));
 }
 
 TEST(Flags, SpellingsOfOneFlag) {
-  const Words expected = {"--nproc-per-node=2"};
+  const Given expected = {{"--nproc-per-node", "2"}};
   EXPECT_EQ(split({"--nproc_per_node", "2", "a"}).flags, expected);
   EXPECT_EQ(split({"--nproc_per_node=2", "a"}).flags, expected);
   EXPECT_EQ(split({"--nproc", "2", "a"}).flags, expected);
-  EXPECT_EQ(split({"-t3", "a"}).flags, (Words{"-t", "3"}));
-  EXPECT_EQ(split({"-t", "0:1,1:3", "a"}).flags, (Words{"-t", "0:1,1:3"}));
+  EXPECT_EQ(split({"-t3", "a"}).flags, (Given{{"-t", "3"}}));
+  EXPECT_EQ(split({"-t", "0:1,1:3", "a"}).flags, (Given{{"-t", "0:1,1:3"}}));
 }
 
-TEST(Flags, UnderscoresInValuesStay) { EXPECT_EQ(split({"--log_dir=my_logs", "a"}).flags, Words{"--log-dir=my_logs"}); }
+TEST(Flags, UnderscoresInValuesStay) { EXPECT_EQ(split({"--log_dir=my_logs", "a"}).flags, (Given{{"--log-dir", "my_logs"}})); }
 
 TEST(Flags, ShortFlagsTakeValuesAsArgparseDoes) {
   for (const Words& words : {Words{"-t", "3", "a"}, Words{"-t3", "a"}, Words{"-t=3", "a"}}) {
-    EXPECT_EQ(split(words).flags, (Words{"-t", "3"}));
+    EXPECT_EQ(split(words).flags, (Given{{"-t", "3"}}));
   }
 }
 

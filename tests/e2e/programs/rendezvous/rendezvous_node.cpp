@@ -24,7 +24,7 @@ using namespace cohort;
 using rendezvous::Round;
 using rendezvous::RoundOver;
 
-bool take_flag(const std::string& argument, rendezvous::Flags* flags) {
+bool take_flag(const std::string& argument, rendezvous::Flags* flags, rendezvous::Settings* settings) {
   const auto equals = argument.find('=');
   const auto name = argument.substr(0, equals);
   const auto value = equals == std::string::npos ? std::string() : argument.substr(equals + 1);
@@ -45,9 +45,9 @@ bool take_flag(const std::string& argument, rendezvous::Flags* flags) {
   else if (name == "--master-port")
     flags->master_port = std::stoi(value);
   else if (name == "--local-addr")
-    flags->local_address = value;
+    settings->local_address = value;
   else if (name == "--max-restarts")
-    flags->max_restarts = std::stoi(value);
+    settings->max_restarts = std::stoi(value);
   else
     return false;
   return true;
@@ -111,12 +111,13 @@ int run(rendezvous::Rendezvous& node) {
 
 int main(int argc, char** argv) {
   rendezvous::Flags flags;
+  rendezvous::Settings given;
   for (int i = 1; i < argc; ++i) {
-    if (take_flag(argv[i], &flags)) continue;
+    if (take_flag(argv[i], &flags, &given)) continue;
     std::cerr << "unknown flag " << argv[i] << "\n";
     return 2;
   }
-  const auto settings = rendezvous::parse_settings(flags);
+  const auto settings = rendezvous::parse_settings(flags, given);
   auto node = settings ? rendezvous::Rendezvous::start(*settings)
                        : base::Result<std::unique_ptr<rendezvous::Rendezvous>>(settings.error());
   if (!node) {
