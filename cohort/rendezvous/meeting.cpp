@@ -28,8 +28,11 @@ constexpr milliseconds kQuietEnd = std::chrono::seconds(1);
 }  // namespace
 
 Meeting::Meeting(const Settings& settings, std::unique_ptr<MeetingPlace> place)
-    : settings_(settings), place_(std::move(place)), waits_since_(Clock::now()) {
-  deadline_ = waits_since_ + settings_.join_timeout;
+    : settings_(settings),
+      place_(std::move(place)),
+      wait_(settings.join_timeout, kRendezvousSilence, Clock::now()),
+      absence_(kRendezvousSilence + settings.read_timeout),
+      pulse_(settings.lost_after()) {
   news_thread_ = std::thread([this] { read_news(); });
   pthread_setname_np(news_thread_.native_handle(), "cohort-news");
 }
@@ -39,17 +42,16 @@ Meeting::~Meeting() {
   stops_ = true;
   interrupt();
   news_thread_.join();
-  if (life_thread_.joinable()) life_thread_.join();
+  life_.join();
   lead_.reset();
   journal_.reset();
-  life_journal_.reset();
   wait_for_readers();
 }
 
 void Meeting::interrupt() {
   const std::lock_guard lock(mutex_);
   if (journal_) journal_->store().interrupt();
-  if (life_journal_) life_journal_->store().interrupt();
+  life_.interrupt();
   changed_.notify_all();
 }
 
@@ -73,9 +75,9 @@ void Meeting::wait_for_readers() {
 
 void Meeting::report_success() {
   const std::lock_guard lock(mutex_);
-  if (!round_ || is_over_) return;
+  if (!round_.is_running()) return;
   place_->allow_silence(kExitBarrierTime);
-  ask([id = id_, round = round_->number](Journal& journal) -> Result<void> {
+  life_.ask([id = id_, round = round_.number()](Journal& journal) -> Result<void> {
     const auto told = journal.tell({Notice::Kind::kDone, id, round, "", {}});
     return told ? Result<void>() : told.error();
   });
@@ -83,35 +85,43 @@ void Meeting::report_success() {
 
 void Meeting::report_failure(const std::string& why, bool may_restart) {
   const std::lock_guard lock(mutex_);
-  if (!round_ || is_over_) return;
-  const bool job_ends = !may_restart || round_->restart_count >= round_->max_restarts;
-  const OverRecord over{round_->number, Reason::kWorkerFailed, why, id_, job_ends};
-  ask([this, over](Journal& journal) { return end_round(journal, over); });
+  if (!round_.is_running()) return;
+  const RoundRecord& round = *round_.record();
+  const bool job_ends = !may_restart || round.restart_count >= round.max_restarts;
+  const OverRecord over{round.number, Reason::kWorkerFailed, why, id_, job_ends};
+  life_.ask([this, over](Journal& journal) { return end_round(journal, over); });
 }
 
 void Meeting::join_next() {
   const std::lock_guard lock(mutex_);
-  if (has_ended_ || has_left_ || !round_ || !is_over_) return;
-  waits_since_ = Clock::now();
-  deadline_ = waits_since_ + settings_.join_timeout;
-  ask([id = id_, round = round_->number + 1](Journal& journal) -> Result<void> {
+  if (has_ended_ || has_left_ || !round_.record() || round_.is_running()) return;
+  wait_.begin(Clock::now());
+  life_.ask([id = id_, round = round_.number() + 1](Journal& journal) -> Result<void> {
     const auto told = journal.tell({Notice::Kind::kReady, id, round, "", {}});
     return told ? Result<void>() : told.error();
   });
 }
 
 void Meeting::leave(const std::string& why) {
-  std::unique_lock lock(mutex_);
-  if (has_ended_ || has_left_ || id_ < 0) return;
-  has_left_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    if (has_ended_ || has_left_ || id_ < 0) return;
+    has_left_ = true;
+    say_good_bye(why);
+  }
+  life_.wait_until_done(kLeavingTime);
+}
+
+// Requires mutex_.
+void Meeting::say_good_bye(const std::string& why) {
   const bool takes_store = place_->is_hosted_here();
   const bool is_static = settings_.backend == Settings::Backend::kStatic;
-  const bool runs = round_ && !is_over_;
+  const bool runs = round_.is_running();
   const bool leads = leader_ == id_;
   auto text = fmt::format("{} has left: {}", describe().node.host, why);
   if (takes_store) text += fmt::format("; it hosted the rendezvous at {}", place_->name());
-  OverRecord over{round_ ? round_->number : -1, Reason::kNodeLeft, std::move(text), id_, takes_store || is_static};
-  ask([this, over, runs, takes_store, leads](Journal& journal) -> Result<void> {
+  OverRecord over{round_.number(), Reason::kNodeLeft, std::move(text), id_, takes_store || is_static};
+  life_.ask([this, over, runs, takes_store, leads](Journal& journal) -> Result<void> {
     // Before the leader hears of it and says the same with fewer words.
     if (runs || takes_store) {
       if (auto ended = end_round(journal, over); !ended || takes_store) return ended;
@@ -120,67 +130,43 @@ void Meeting::leave(const std::string& why) {
     if (!told) return told.error();
     return leads ? hand_over_lead(journal) : Result<void>();
   });
-  changed_.wait_for(lock, kLeavingTime, [this] { return tasks_.empty() || has_ended_; });
-}
-
-// Requires mutex_.
-void Meeting::ask(Task task) {
-  tasks_.push_back(std::move(task));
-  changed_.notify_all();
 }
 
 void Meeting::fail(Error error) {
   const std::lock_guard lock(mutex_);
-  changed_.notify_all();
   if (has_ended_ || stops_) return;
-  has_ended_ = true;
+  set_ended();
   if (!has_left_) events_.push(std::move(error));
+}
+
+Error Meeting::refuse(Error error) {
+  fail(error);
+  return error;
+}
+
+bool Meeting::has_ended() const {
+  const std::lock_guard lock(mutex_);
+  return has_ended_;
+}
+
+// Requires mutex_.
+void Meeting::set_ended() {
+  has_ended_ = true;
+  life_.end();
 }
 
 bool Meeting::wait_for_return(const Error& error) {
   std::unique_lock lock(mutex_);
   const auto now = Clock::now();
-  if (!place_->may_return() || stops_ || (deadline_ && now >= *deadline_)) return false;
-  if (now - away_seen_at_ > kRendezvousSilence + settings_.read_timeout) {
-    away_since_ = now;
-    const auto* const meanwhile = round_ && !is_over_ ? "the workers go on meanwhile, for" : "trying again, for";
+  if (!place_->may_return() || stops_ || wait_.is_late(now)) return false;
+  if (absence_.note(now)) {
+    const auto* const meanwhile = round_.is_running() ? "the workers go on meanwhile, for" : "trying again, for";
     base::log_warning(fmt::format("{}; {} {} at most", place_->lost(error).message(), meanwhile,
                                   base::format_duration(settings_.join_timeout)));
   }
-  away_seen_at_ = now;
-  if (now - away_since_ > settings_.join_timeout) return false;
+  if (absence_.age(now) > settings_.join_timeout) return false;
   changed_.wait_for(lock, kPause, [this] { return stops_.load(); });
   return true;
-}
-
-void Meeting::live() {
-  auto next_beat = Clock::now();
-  auto journal = life_journal_;
-  std::unique_lock lock(mutex_);
-  while (!stops_ && !has_ended_) {
-    Result<void> done;
-    if (!tasks_.empty()) {
-      const auto task = tasks_.front();
-      lock.unlock();
-      done = task(*journal);
-      lock.lock();
-      // Saying something twice does no harm.
-      if (done || !place_->may_return()) tasks_.pop_front();
-      changed_.notify_all();
-    } else if (Clock::now() >= next_beat) {
-      next_beat = Clock::now() + settings_.keep_alive_interval;
-      lock.unlock();
-      done = watch_leader(*journal);
-      lock.lock();
-    } else {
-      changed_.wait_until(lock, next_beat);
-    }
-    if (done || stops_) continue;
-    lock.unlock();
-    if (!wait_for_return(done.error())) fail(place_->lost(done.error()));
-    lock.lock();
-  }
-  life_journal_.reset();
 }
 
 Result<void> Meeting::watch_leader(Journal& journal) {
@@ -194,17 +180,11 @@ Result<void> Meeting::watch_leader(Journal& journal) {
   }
   if (auto beaten = journal.beat(id_); !beaten) return beaten;
   const auto now = Clock::now();
-  const bool were_away = now - leader_pulse_.seen_at > settings_.lost_after() / 2;
-  leader_pulse_.seen_at = now;
+  pulse_.note_own(now);
   if (leader < 0 || leader == id_) return {};
   const auto beats = journal.beats({leader});
   if (!beats) return beats.error();
-  if (leader_pulse_.id != leader || leader_pulse_.beat != (*beats)[0] || were_away) {
-    leader_pulse_.id = leader;
-    leader_pulse_.beat = (*beats)[0];
-    leader_pulse_.changed_at = now;
-  }
-  if (now - leader_pulse_.changed_at < settings_.lost_after()) return {};
+  if (!pulse_.is_silent(leader, (*beats)[0], now)) return {};
   base::log_info(fmt::format("rendezvous \"{}\": the leading node is silent; this one leads now", settings_.run_id));
   const auto announced = journal.announce(place, LeadRecord{id_, leader});
   return announced ? Result<void>() : announced.error();
@@ -217,7 +197,7 @@ Result<void> Meeting::end_round(Journal& journal, const OverRecord& over) {
     const std::lock_guard lock(mutex_);
     place = next_news_;
     // It may have ended since this was asked for.
-    const bool runs = round_ && !is_over_ && round_->number == over.round;
+    const bool runs = round_.is_running(over.round);
     const bool takes_store = over.reason == Reason::kNodeLeft && over.job_ends;
     if (has_ended_ || (!runs && !takes_store)) return {};
   }

@@ -1,12 +1,10 @@
 // The thread of a Meeting that reads news.
 #include <fmt/format.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <system_error>
 
-#include "cohort/base/deadline.h"
 #include "cohort/base/host.h"
 #include "cohort/base/interfaces.h"
 #include "cohort/base/log.h"
@@ -52,17 +50,14 @@ void Meeting::come_and_follow() {
     journal_ = std::make_shared<Journal>(std::move(*store), settings_.run_id);
   }
   for (auto joined = come(); !joined; joined = come()) {
-    if (is_refused_ || journal_->has_misread() || !wait_for_return(joined.error())) return fail(joined.error());
+    if (has_ended()) return;
+    if (journal_->has_misread() || !wait_for_return(joined.error())) return fail(joined.error());
   }
   follow_news();
 }
 
 void Meeting::follow_news() {
-  while (!stops_) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (has_ended_) return;
-    }
+  while (!stops_ && !has_ended()) {
     const auto done = follow();
     if (done || stops_) continue;
     if (journal_->has_misread()) return fail(done.error());
@@ -90,11 +85,15 @@ Result<void> Meeting::enter() {
   if (!id) return id.error();
   {
     const std::lock_guard lock(mutex_);
-    life_journal_ = std::move(*journal);
     id_ = *id;
   }
-  life_thread_ = std::thread([this] { live(); });
-  pthread_setname_np(life_thread_.native_handle(), "cohort-life");
+  life_.start(std::move(*journal), {.interval = settings_.keep_alive_interval,
+                                    .beat = [this](Journal& own) { return watch_leader(own); },
+                                    .take_failure =
+                                        [this](const Error& error) {
+                                          if (!wait_for_return(error)) fail(place_->lost(error));
+                                        },
+                                    .repeats = place_->may_return()});
   return {};
 }
 
@@ -104,8 +103,7 @@ Result<void> Meeting::check_settings() {
   const auto first = journal_->set_once("settings", own);
   if (!first) return first.error();
   const auto warnings = compare_settings(own, *first);
-  is_refused_ = !warnings;
-  if (!warnings) return warnings.error();
+  if (!warnings) return refuse(warnings.error());
   for (const auto& warning : *warnings)
     base::log_warning(fmt::format("rendezvous \"{}\": {}", settings_.run_id, warning));
   auto job = journal_->set_once("job", random_id());
@@ -128,24 +126,24 @@ Result<void> Meeting::skip_history() {
     if (!*is_there) return {};
     const auto news = journal_->news_at(next_news_);
     if (!news) return news.error();
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     ++next_news_;
     if (const auto* lead = std::get_if<LeadRecord>(&*news)) leader_ = lead->id;
     if (const auto* round = std::get_if<RoundRecord>(&*news)) note_room(*round);
     const auto* over = std::get_if<OverRecord>(&*news);
     if (!over) continue;
-    if (!deadline_) deadline_ = Clock::now() + settings_.join_timeout;
+    wait_.go_on(Clock::now());
     if (over->job_ends) {
-      is_refused_ = true;
-      return Error(fmt::format("the job \"{}\" has ended: {}", settings_.run_id, over->why))
-          .with_hint("give a new job another --rdzv-id, or another store");
+      lock.unlock();
+      return refuse(Error(fmt::format("the job \"{}\" has ended: {}", settings_.run_id, over->why))
+          .with_hint("give a new job another --rdzv-id, or another store"));
     }
   }
 }
 
 // Requires mutex_. A spare may wait for as long as the job runs.
 void Meeting::note_room(const RoundRecord& round) {
-  if (static_cast<int>(round.members.size()) >= settings_.max_nodes) deadline_.reset();
+  if (static_cast<int>(round.members.size()) >= settings_.max_nodes) wait_.end();
 }
 
 Result<void> Meeting::follow() {
@@ -169,11 +167,7 @@ Result<void> Meeting::follow() {
 
 milliseconds Meeting::time_to_wait() const {
   const std::lock_guard lock(mutex_);
-  auto time = settings_.keep_alive_interval;
-  const auto now = Clock::now();
-  if (deadline_) time = std::min(time, base::time_left(*deadline_, now));
-  if (deadline_ && !is_explained_) time = std::min(time, base::time_left(waits_since_ + kRendezvousSilence, now));
-  return std::max(time, milliseconds(1));
+  return wait_.until_due(Clock::now(), settings_.keep_alive_interval);
 }
 
 Result<void> Meeting::take(const News& news) {
@@ -214,11 +208,8 @@ Result<void> Meeting::take_round(const RoundRecord& record) {
       note_room(record);
       return {};
     }
-    round_ = record;
-    rank_ = static_cast<int>(self - members.begin());
-    is_over_ = false;
-    is_told_ = false;
-    deadline_.reset();
+    round_.begin(record, static_cast<int>(self - members.begin()));
+    wait_.end();
   }
   const auto place = agree_on_workers_place(record);
   if (!place) return place.error();
@@ -228,13 +219,13 @@ Result<void> Meeting::take_round(const RoundRecord& record) {
   round.number = record.number;
   round.restart_count = record.restart_count;
   round.max_restarts = record.max_restarts;
-  round.node_rank = rank_;
+  round.node_rank = round_.rank();
   for (const auto& member : members) round.nodes.push_back(member.node);
   round.store_address = (*place)->address;
   round.store_port = (*place)->port;
   round.agent_hosts_store = (*place)->agent_hosts_store;
   const std::lock_guard lock(mutex_);
-  is_told_ = true;
+  round_.note_told();
   events_.push(std::move(round));
   return {};
 }
@@ -242,7 +233,7 @@ Result<void> Meeting::take_round(const RoundRecord& record) {
 // Nothing where the round is over before its node 0 has said.
 Result<std::optional<WorkersPlace>> Meeting::agree_on_workers_place(const RoundRecord& round) {
   const auto key = "workers/" + std::to_string(round.number);
-  if (rank_ == 0) {
+  if (round_.rank() == 0) {
     const auto& address = round.members[0].node.address;
     auto workers = WorkerStore::open(where_to_listen(settings_.bind, address), settings_.family);
     if (!workers) {
@@ -290,20 +281,14 @@ Result<bool> Meeting::take_leads() {
 
 void Meeting::take_end(const OverRecord& over) {
   std::unique_lock lock(mutex_);
-  const bool is_mine = round_ && !is_over_ && over.round == round_->number;
-  is_explained_ = false;
-  if (over.job_ends) has_ended_ = true;
-  changed_.notify_all();
-  if (!is_mine && !over.job_ends) {
-    if (!deadline_) deadline_ = Clock::now() + settings_.join_timeout;
-    return;
-  }
-  is_over_ = true;
+  const bool is_mine = round_.is_running(over.round);
+  if (over.job_ends) set_ended();
+  if (!is_mine && !over.job_ends) return wait_.go_on(Clock::now());
   RoundOver event{is_mine ? over.reason : Reason::kClosed, over.why, -1, over.job_ends};
-  for (size_t rank = 0; is_mine && rank < round_->members.size(); ++rank) {
-    if (round_->members[rank].id == over.id) event.node_rank = static_cast<int>(rank);
+  for (size_t rank = 0; is_mine && rank < round_.record()->members.size(); ++rank) {
+    if (round_.record()->members[rank].id == over.id) event.node_rank = static_cast<int>(rank);
   }
-  const bool was_told = is_told_;
+  const bool was_told = round_.end();
   if (has_left_) return;
   if (was_told || over.job_ends) {
     events_.push(std::move(event));
@@ -317,17 +302,15 @@ void Meeting::take_end(const OverRecord& over) {
 Result<void> Meeting::look_at_time() {
   const auto now = Clock::now();
   std::unique_lock lock(mutex_);
-  if (!deadline_ || has_left_) return {};
-  const auto left = *deadline_ - now;
-  const bool is_late = left <= milliseconds(0);
-  if (!is_late && (is_explained_ || now - waits_since_ < kRendezvousSilence)) return {};
-  is_explained_ = true;
+  const auto due = has_left_ ? RoundWait::Due::kNothing : wait_.look(now);
+  if (due == RoundWait::Due::kNothing) return {};
+  const auto left = wait_.left(now);
   lock.unlock();
   const auto why = journal_->get("why");
   if (!why) return why.error();
   auto text = *why ? **why : std::string("the leading node has said nothing yet");
   const auto hint = hint_for_waiting();
-  if (!is_late) {
+  if (due == RoundWait::Due::kExplanation) {
     if (!hint.empty()) text += "; " + hint;
     base::log_warning(fmt::format("rendezvous \"{}\" at {}: {}; {} left", settings_.run_id, place_->name(), text,
                                   base::format_duration(left)));
@@ -348,7 +331,7 @@ Result<void> Meeting::look_at_time() {
 std::string Meeting::hint_for_waiting() const {
   const std::lock_guard lock(mutex_);
   // Nodes that have met before need no such hint.
-  if (!round_) return place_->doubt();
+  if (!round_.record()) return place_->doubt();
   return fmt::format(
       "start the same command again on another host or on the lost node's host; with --nnodes=1:{} a job goes on with "
       "fewer nodes",
