@@ -102,7 +102,7 @@ Group init_process_group(const InitOptions& options) {
       comm::barrier_after_init(store, "0", world_size, timeout);
     } catch (const comm::EarlierStoreEnded&) {
       comm::forget_everything();
-      left = std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now());
+      left = base::time_left(end);
     } catch (...) {
       comm::forget_everything();
       throw;

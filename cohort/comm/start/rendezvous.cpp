@@ -24,7 +24,6 @@ namespace {
 
 using base::IpFamily;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPauseBeforeAnotherTry{20};
@@ -53,7 +52,7 @@ IpFamily checked_family() {
 
 StorePtr join_store(const RendezvousPlan& plan, milliseconds timeout) {
   const auto end = base::deadline_after(timeout);
-  const auto left = [&] { return std::chrono::duration_cast<milliseconds>(end - Clock::now()); };
+  const auto left = [&] { return base::time_left(end); };
   for (;;) {
     const auto address = job::find_store({.host = plan.host,
                                           .port = plan.port,
