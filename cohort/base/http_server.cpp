@@ -10,7 +10,6 @@
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <cerrno>
-#include <optional>
 
 #include "cohort/base/text.h"
 
@@ -37,42 +36,6 @@ std::string answer_text(const HttpResponse& response, bool has_body) {
                      has_body ? response.body : std::string());
 }
 
-std::optional<int> hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return std::nullopt;
-}
-
-/// What is no escape stays as it is.
-std::string decode(std::string_view text) {
-  std::string plain;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size()) {
-      const auto high = hex_digit(text[i + 1]);
-      const auto low = hex_digit(text[i + 2]);
-      if (high && low) {
-        plain += static_cast<char>(*high * 16 + *low);
-        i += 2;
-        continue;
-      }
-    }
-    plain += text[i] == '+' ? ' ' : text[i];
-  }
-  return plain;
-}
-
-std::multimap<std::string, std::string> parse_query(std::string_view query) {
-  std::multimap<std::string, std::string> parameters;
-  for (const std::string& part : split(query, '&')) {
-    if (part.empty()) continue;
-    const size_t equals = std::min(part.find('='), part.size());
-    const size_t value = std::min(equals + 1, part.size());
-    parameters.emplace(decode(std::string_view(part).substr(0, equals)), decode(std::string_view(part).substr(value)));
-  }
-  return parameters;
-}
-
 /// The answer to what the parser does not take.
 int status_of(boost::system::error_code problem) {
   if (problem == http::error::need_more) return 0;
@@ -81,12 +44,11 @@ int status_of(boost::system::error_code problem) {
 }
 
 HttpRequest request_of(const http::request<http::string_body>& message) {
-  const std::string_view target(message.target().data(), message.target().size());
-  const size_t mark = std::min(target.find('?'), target.size());
-  HttpRequest request{.method = std::string(message.method_string()), .path = std::string(target.substr(0, mark))};
-  if (mark < target.size()) request.parameters = parse_query(target.substr(mark + 1));
-  request.body = message.body();
-  return request;
+  Url target = parse_url({message.target().data(), message.target().size()});
+  return {.method = std::string(message.method_string()),
+          .path = std::move(target.path),
+          .parameters = std::move(target.parameters),
+          .body = message.body()};
 }
 
 }  // namespace

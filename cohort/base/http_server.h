@@ -10,7 +10,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,6 +17,7 @@
 
 #include "cohort/base/file.h"
 #include "cohort/base/result.h"
+#include "cohort/base/url.h"
 
 namespace cohort::base {
 
@@ -25,8 +25,7 @@ struct HttpRequest {
   std::string method;
   /// Without the query.
   std::string path;
-  /// The query's, "%41" and "+" decoded.
-  std::multimap<std::string, std::string> parameters;
+  QueryParameters parameters;
   std::string body;
 };
 

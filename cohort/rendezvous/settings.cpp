@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cohort/base/text.h"
+#include "cohort/base/url.h"
 
 namespace cohort::rendezvous {
 namespace {
@@ -41,18 +42,8 @@ Result<void> parse_num_nodes(const std::string& text, Settings* settings) {
   return {};
 }
 
-// "host", "host:port", "[v6]", "[v6]:port", and a bare IPv6 address.
 Result<void> parse_endpoint(const std::string& text, int default_port, Settings* settings) {
-  std::string host = base::trim(text);
-  std::optional<std::string> port;
-  if (host.empty()) return bad_flag("--rdzv-endpoint", text, "is not HOST, HOST:PORT or [IPV6]:PORT");
-  const auto colon = host.rfind(':');
-  const bool is_bare_v6 = host.find(':') != colon && host.front() != '[';
-  if (colon != std::string::npos && !is_bare_v6 && host.back() != ']') {
-    port = host.substr(colon + 1);
-    host.resize(colon);
-  }
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  const auto [host, port] = base::split_host_and_port(base::trim(text));
   const bool is_v6 = host.find(':') != std::string::npos;
   if (host.empty() || host.find_first_of("[]/, ") != std::string::npos || (is_v6 && !base::is_ipv6(host))) {
     return bad_flag("--rdzv-endpoint", text, "is not HOST, HOST:PORT or [IPV6]:PORT");
@@ -244,14 +235,14 @@ Result<void> place_c10d(const std::string& endpoint, Settings* settings) {
 
 Result<void> place_etcd(const std::string& endpoint, Settings* settings) {
   std::string address = endpoint;
-  for (const bool is_https : {false, true}) {
-    const std::string scheme = is_https ? "https://" : "http://";
-    if (!address.starts_with(scheme)) continue;
+  const std::string scheme = base::parse_url(endpoint).scheme;
+  if (scheme == "http" || scheme == "https") {
+    const bool is_https = scheme == "https";
     if (settings->is_https.value_or(is_https) != is_https) {
       return bad_flag("--rdzv-endpoint", endpoint, "contradicts the protocol of --rdzv-conf");
     }
     settings->is_https = is_https;
-    address.erase(0, scheme.size());
+    address.erase(0, scheme.size() + 3);
     if (address.ends_with('/')) address.pop_back();
   }
   return parse_endpoint(address, kDefaultEtcdPort, settings);

@@ -6,6 +6,7 @@
 
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
+#include "cohort/base/url.h"
 #include "cohort/store/etcd_session.h"
 #include "cohort/store/table.h"
 #include "cohort/store/tls_context.h"
@@ -45,12 +46,11 @@ EtcdStore::~EtcdStore() = default;
 
 Store::Result<std::unique_ptr<EtcdStore>> EtcdStore::connect(const EtcdStoreOptions& asked) {
   auto options = asked;
-  if (options.host.starts_with("https://")) {
-    options.host.erase(0, 8);
-    if (!options.tls) options.tls.emplace();
-  } else if (options.host.starts_with("http://")) {
-    options.host.erase(0, 7);
-    if (options.tls) return Error("etcd is asked for at http://, but with certificates, which are for https://");
+  const std::string scheme = base::parse_url(options.host).scheme;
+  if (scheme == "http" || scheme == "https") options.host.erase(0, scheme.size() + 3);
+  if (scheme == "https" && !options.tls) options.tls.emplace();
+  if (scheme == "http" && options.tls) {
+    return Error("etcd is asked for at http://, but with certificates, which are for https://");
   }
   if (options.job.empty()) return Error("a store in etcd needs the name of a job");
   if (options.tls) warn_of_key(*options.tls);

@@ -31,10 +31,9 @@ Result<HttpAnswer> HttpClient::post(const std::string& path, const std::string& 
   if (!stream_) {
     if (auto connected = connect(timeout); !connected) return connected.error();
   }
-  const auto host = host_.find(':') == std::string::npos ? host_ : "[" + host_ + "]";
   auto answer = exchange(
       fmt::format("POST {} HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-                  path, host, port_, body.size()) +
+                  path, base::in_brackets(host_), port_, body.size()) +
           body,
       deadline);
   if (!answer) {

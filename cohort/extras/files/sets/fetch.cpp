@@ -10,6 +10,7 @@
 #include "cohort/base/file.h"
 #include "cohort/base/lock_file.h"
 #include "cohort/base/text.h"
+#include "cohort/base/url.h"
 #include "cohort/extras/files/sets/folder_target.h"
 #include "cohort/extras/files/sets/http_download.h"
 
@@ -20,9 +21,8 @@ namespace fs = std::filesystem;
 
 std::string with_mirror(const std::string& url, const std::string& mirror) {
   if (mirror.empty()) return url;
-  const auto path = url.find('/', url.find("://") + 3);
   const bool ends_with_slash = mirror.ends_with('/');
-  return mirror.substr(0, mirror.size() - (ends_with_slash ? 1 : 0)) + url.substr(path);
+  return mirror.substr(0, mirror.size() - (ends_with_slash ? 1 : 0)) + base::parse_url(url).path;
 }
 
 bool is_at(const std::string& path) {
