@@ -15,8 +15,8 @@ namespace {
 std::string line_prefix(const std::string& role, int local_rank, int rank) {
   const auto pattern = base::get_env("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
   if (!pattern) return fmt::format("[{}{}]:", role, local_rank);
-  return substitute(
-      *pattern, {{"role_name", role}, {"local_rank", std::to_string(local_rank)}, {"rank", std::to_string(rank)}});
+  return substitute(*pattern,
+                    {{"role_name", role}, {"local_rank", std::to_string(local_rank)}, {"rank", std::to_string(rank)}});
 }
 
 }  // namespace

@@ -13,12 +13,12 @@ LifeThread::~LifeThread() {
   join();
 }
 
-void LifeThread::start(std::unique_ptr<Journal> journal, Duties duties) {
+void LifeThread::start(std::unique_ptr<Journal> journal, NodeId id, Calls calls) {
   {
     const std::lock_guard lock(mutex_);
     journal_ = std::move(journal);
   }
-  thread_ = std::thread([this, duties = std::move(duties)] { run(duties); });
+  thread_ = std::thread([this, id, calls = std::move(calls)] { run(id, calls); });
   pthread_setname_np(thread_.native_handle(), "cohort-life");
 }
 
@@ -48,9 +48,10 @@ void LifeThread::interrupt() {
 
 void LifeThread::join() {
   if (thread_.joinable()) thread_.join();
+  journal_.reset();  // of a thread that could not start
 }
 
-void LifeThread::run(const Duties& duties) {
+void LifeThread::run(NodeId id, const Calls& calls) {
   auto next_beat = Clock::now();
   std::unique_lock lock(mutex_);
   std::shared_ptr<Journal> journal = journal_;
@@ -62,23 +63,35 @@ void LifeThread::run(const Duties& duties) {
       done = task(*journal);
       lock.lock();
       // Saying something twice does no harm.
-      if (done || !duties.repeats) tasks_.pop_front();
+      if (done || !calls.repeats_tasks) tasks_.pop_front();
       changed_.notify_all();
     } else if (Clock::now() >= next_beat) {
-      next_beat = Clock::now() + duties.interval;
+      next_beat = Clock::now() + interval_;
       lock.unlock();
-      done = duties.beat(*journal);
+      done = beat(*journal, id, calls);
       lock.lock();
     } else {
       changed_.wait_until(lock, next_beat);
     }
     if (done || ends_) continue;
     lock.unlock();
-    duties.take_failure(done.error());
+    calls.when_failed(done.error());
     lock.lock();
   }
   journal_.reset();
-  lock.unlock();
+  lock.unlock();  // before the last copy of the journal goes
+}
+
+Result<void> LifeThread::beat(Journal& journal, NodeId id, const Calls& calls) {
+  const auto leader = calls.leader();
+  if (!leader) return {};
+  if (auto beaten = journal.beat(id); !beaten) return beaten;
+  const auto now = Clock::now();
+  leader_pulse_.note_own(now);
+  if (*leader < 0 || *leader == id) return {};
+  const auto beats = journal.beats({*leader});
+  if (!beats) return beats.error();
+  return leader_pulse_.is_silent(*leader, (*beats)[0], now) ? calls.when_silent(journal, *leader) : Result<void>();
 }
 
 }  // namespace cohort::rendezvous

@@ -32,7 +32,7 @@ Meeting::Meeting(const Settings& settings, std::unique_ptr<MeetingPlace> place)
       place_(std::move(place)),
       wait_(settings.join_timeout, kRendezvousSilence, Clock::now()),
       absence_(kRendezvousSilence + settings.read_timeout),
-      pulse_(settings.lost_after()) {
+      life_(settings) {
   news_thread_ = std::thread([this] { read_news(); });
   pthread_setname_np(news_thread_.native_handle(), "cohort-news");
 }
@@ -169,24 +169,20 @@ bool Meeting::wait_for_return(const Error& error) {
   return true;
 }
 
-Result<void> Meeting::watch_leader(Journal& journal) {
-  NodeId leader = -1;
+std::optional<NodeId> Meeting::leader_to_watch() const {
+  const std::lock_guard lock(mutex_);
+  return has_left_ ? std::nullopt : std::optional(leader_);
+}
+
+Result<void> Meeting::take_lead(Journal& journal, NodeId silent) {
   int64_t place = 0;
   {
     const std::lock_guard lock(mutex_);
-    leader = leader_;
+    if (leader_ != silent) return {};
     place = next_news_;
-    if (has_left_) return {};
   }
-  if (auto beaten = journal.beat(id_); !beaten) return beaten;
-  const auto now = Clock::now();
-  pulse_.note_own(now);
-  if (leader < 0 || leader == id_) return {};
-  const auto beats = journal.beats({leader});
-  if (!beats) return beats.error();
-  if (!pulse_.is_silent(leader, (*beats)[0], now)) return {};
   base::log_info(fmt::format("rendezvous \"{}\": the leading node is silent; this one leads now", settings_.run_id));
-  const auto announced = journal.announce(place, LeadRecord{id_, leader});
+  const auto announced = journal.announce(place, LeadRecord{id_, silent});
   return announced ? Result<void>() : announced.error();
 }
 

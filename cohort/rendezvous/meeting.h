@@ -1,7 +1,7 @@
 /// Meeting: this node's part in a rendezvous of several nodes. Private to this folder.
 ///
-/// Two threads. One reads news, and waits in the store for more; the other (life_thread.h) gives signs of life, carries out what the
-/// agent asks, and takes over when the leader is silent. A third leads (leader.h) where this node is the one.
+/// Two threads. One reads news, and waits in the store for more; the other (life_thread.h) gives signs of life, carries out what
+/// the agent asks, and takes over when the leader is silent. A third leads (leader.h) where this node is the one.
 #pragma once
 
 #include <atomic>
@@ -56,7 +56,8 @@ class Meeting final : public Rendezvous {
   Member describe() const;
 
   // Of the thread that gives signs of life.
-  base::Result<void> watch_leader(Journal& journal);
+  std::optional<NodeId> leader_to_watch() const;
+  base::Result<void> take_lead(Journal& journal, NodeId silent);
   base::Result<void> hand_over_lead(Journal& journal);
   base::Result<void> end_round(Journal& journal, const OverRecord& over);
 
@@ -96,8 +97,6 @@ class Meeting final : public Rendezvous {
   std::shared_ptr<Journal> journal_;
 
   LifeThread life_;
-  /// Of the thread that gives signs of life.
-  LeaderPulse pulse_;
   std::thread news_thread_;
 };
 

@@ -87,13 +87,14 @@ Result<void> Meeting::enter() {
     const std::lock_guard lock(mutex_);
     id_ = *id;
   }
-  life_.start(std::move(*journal), {.interval = settings_.keep_alive_interval,
-                                    .beat = [this](Journal& own) { return watch_leader(own); },
-                                    .take_failure =
-                                        [this](const Error& error) {
-                                          if (!wait_for_return(error)) fail(place_->lost(error));
-                                        },
-                                    .repeats = place_->may_return()});
+  life_.start(std::move(*journal), *id,
+              {.leader = [this] { return leader_to_watch(); },
+               .when_silent = [this](Journal& own, NodeId leader) { return take_lead(own, leader); },
+               .when_failed =
+                   [this](const Error& error) {
+                     if (!wait_for_return(error)) fail(place_->lost(error));
+                   },
+               .repeats_tasks = place_->may_return()});
   return {};
 }
 
@@ -136,7 +137,7 @@ Result<void> Meeting::skip_history() {
     if (over->job_ends) {
       lock.unlock();
       return refuse(Error(fmt::format("the job \"{}\" has ended: {}", settings_.run_id, over->why))
-          .with_hint("give a new job another --rdzv-id, or another store"));
+                        .with_hint("give a new job another --rdzv-id, or another store"));
     }
   }
 }

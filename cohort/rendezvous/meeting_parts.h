@@ -1,4 +1,5 @@
-/// What a Meeting keeps of its round, its waiting and the store: one class for each rule. No locks, no clock. Private to this folder.
+/// What a Meeting keeps of its round, its waiting and the store: one class for each rule. No locks, no clock. Private to this
+/// folder.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +43,7 @@ class OwnRound {
   bool is_told_ = false;
 };
 
-/// How long this node waits for a round. It gives up at a deadline, and says once, after a while, what it waits for. A node in a
+/// This node's wait for a round. It gives up at a deadline, and says once, after a while, what it waits for. A node in a
 /// round, or a spare, has no deadline.
 class RoundWait {
  public:
@@ -111,8 +112,8 @@ class StoreAbsence {
   Clock::time_point since_;
 };
 
-/// Whether the leader lives: as long as its counter moves. Nobody's clock counts but ours, and a pause of our own, as after SIGSTOP,
-/// says nothing of the leader.
+/// Tells whether the leader lives: as long as its counter moves. Nobody's clock counts but ours, and a pause of our own, as after
+/// SIGSTOP, says nothing of the leader.
 class LeaderPulse {
  public:
   explicit LeaderPulse(std::chrono::milliseconds lost_after) : lost_after_(lost_after) {}

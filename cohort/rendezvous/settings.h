@@ -83,8 +83,9 @@ struct Settings {
 /// In the form of a UUID (version 4), as torchrun's.
 std::string random_id();
 
-/// Completes `settings`, which has what needs no flag besides, by what `flags` mean. Errors name the flag and its value. An unknown key of --rdzv-conf is a warning with a suggestion: torchrun
-/// hands all of them to its backends, which take what they know.
+/// Completes `settings`, which has what was final when it was typed, by what `flags` mean. Errors name the flag and its value.
+/// An unknown key of --rdzv-conf is a warning with a suggestion: torchrun hands all of them to its backends, which take what they
+/// know.
 /// --standalone, and one static node without endpoint and port, mean kStandalone with a random run id, as in torchrun.
 base::Result<Settings> parse_settings(const Flags& flags, Settings settings = {});
 

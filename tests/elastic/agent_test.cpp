@@ -15,10 +15,9 @@
 #include "cohort/base/text.h"
 #include "cohort/elastic/cpu_placement.h"
 #include "cohort/elastic/launch.h"
-#include "cohort/rendezvous/records.h"
-#include "cohort/store/tcp_client.h"
 #include "cohort/store/tcp_server.h"
 #include "tests/elastic/launcher.h"
+#include "tests/rendezvous/played_leader.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/wait_until_gone.h"
 
@@ -289,27 +288,14 @@ std::string said_of_a_failure_elsewhere(bool is_in_the_round) {
   const std::string at = endpoint();
   const int port = std::stoi(base::split(at, ':')[1]);
   const auto server = store::TcpServer::start({.host = "127.0.0.1", .port = port}).value();
-  const auto client = store::TcpClient::connect({.port = port, .timeout = kHangLimit}).value();
-  const auto say = [&](const std::string& name, const auto& record) {
-    EXPECT_TRUE(client->set("cohort/job/" + name, to_text(record)));
-  };
-  rdzv::Member first;
-  first.id = 0;
-  first.node = {"first", "127.0.0.1", 1, 1, "default"};
-  auto second = first;
+  rdzv::PlayedLeader first(port, "first", kHangLimit);
+  auto second = first.self;
   second.id = 9;
-  EXPECT_TRUE(client->add("cohort/job/notices", 1));
-  EXPECT_TRUE(client->set("cohort/job/beat/0", "1"));
-  say("notice/0", rdzv::Notice{rdzv::Notice::Kind::kCome, -1, 0, "", first});
-  say("news/0", rdzv::News(rdzv::LeadRecord{0, -1}));
   Launcher launcher(node(at, "2:3"), "echo it runs");
-  client->set_timeout(kHangLimit);
-  auto own = rdzv::parse_notice(client->get("cohort/job/notice/1").value()).value().member;
-  own.id = 1;
-  std::vector<rdzv::Member> members = {first, second};
-  if (is_in_the_round) members.push_back(own);
-  say("news/1", rdzv::News(rdzv::RoundRecord{0, 0, 0, members}));
-  say("news/2", rdzv::News(rdzv::OverRecord{0, rdzv::RoundOver::Reason::kWorkerFailed, "rank 1 broke", 9, true}));
+  std::vector<rdzv::Member> members = {first.self, second, first.arrived(1)};
+  if (!is_in_the_round) members.pop_back();
+  first.say("news/1", rdzv::News(rdzv::RoundRecord{0, 0, 0, members}));
+  first.say("news/2", rdzv::News(rdzv::OverRecord{0, rdzv::RoundOver::Reason::kWorkerFailed, "rank 1 broke", 9, true}));
   EXPECT_EQ(launcher.finish(), 1);
   EXPECT_EQ(launcher.output(), "");
   return launcher.errors();

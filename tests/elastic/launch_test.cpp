@@ -40,7 +40,8 @@ TEST(LaunchPlan, WorkersHearOfTheSignalsAsTheyWereTyped) {
   LaunchFlags flags = flags_of("1");
   flags.signals_to_handle = "SIGTERM,SIGUSR1";
   const LaunchPlan plan = plan_launch(flags, host()).value();
-  EXPECT_EQ(plan.variables, (std::map<std::string, std::string>{{"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGUSR1"}}));
+  EXPECT_EQ(plan.variables,
+            (std::map<std::string, std::string>{{"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGUSR1"}}));
   EXPECT_EQ(plan.signals, (std::vector<int>{SIGTERM, SIGUSR1}));
 }
 

@@ -85,8 +85,7 @@ TEST(WorkerEnvironment, NamesTheAgentThatAProcessDescendsFrom) {
 }
 
 TEST(WorkerEnvironment, UsersThreadsAndNcclSettingStay) {
-  const Variables variables =
-      variables_of(3, {{"OMP_NUM_THREADS", "9"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"}});
+  const Variables variables = variables_of(3, {{"OMP_NUM_THREADS", "9"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"}});
   EXPECT_EQ(variables.at("OMP_NUM_THREADS"), "9");
   EXPECT_EQ(variables.at("TORCH_NCCL_ASYNC_ERROR_HANDLING"), "0");
 }

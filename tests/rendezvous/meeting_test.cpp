@@ -14,6 +14,7 @@
 #include "cohort/store/tcp_client.h"
 #include "cohort/store/tcp_server.h"
 #include "tests/rendezvous/nodes.h"
+#include "tests/rendezvous/played_leader.h"
 
 namespace cohort::rendezvous {
 namespace {
@@ -134,28 +135,7 @@ class MeetingAtAStore : public Meeting {
     return settings(num_nodes, ",is_host=0" + conf);
   }
 
-  template <class Record>
-  void say(const std::string& name, const Record& record) {
-    ASSERT_TRUE(client()->set("cohort/job/" + name, to_text(record)));
-  }
-  /// Plays the first node, which leads: writes what others read of it.
-  Member lead(const std::string& host) {
-    Member member;
-    member.id = 0;
-    member.node = {host, "127.0.0.1", 1, 1, "default"};
-    EXPECT_EQ(client()->add("cohort/job/notices", 1).value(), 1);
-    EXPECT_TRUE(client()->set("cohort/job/beat/0", "1"));
-    say("notice/0", Notice{Notice::Kind::kCome, -1, 0, "", member});
-    say("news/0", News(LeadRecord{0, -1}));
-    return member;
-  }
-  /// Reads the notice that a node wrote when it came.
-  Member arrived(int id) {
-    const auto notice = "cohort/job/notice/" + std::to_string(id);
-    auto member = parse_notice(client()->get(notice).value()).value().member;
-    member.id = id;
-    return member;
-  }
+  PlayedLeader lead(const std::string& host) { return {port_.port, host, kHang}; }
 
   std::unique_ptr<store::TcpServer> server_;
 };
@@ -212,44 +192,44 @@ TEST_F(MeetingAtAStore, RubbishThatTheLeaderReadsIsAnError) {
 
 // As written by a node 0 that is slow to host the workers' store, while who leads changes.
 TEST_F(MeetingAtAStore, ANewLeaderDoesNotMakeANodeForgetTheRoundItWaitsFor) {
-  const auto slow = lead("slow");
+  auto slow = lead("slow");
   TestNode a(guest("2", ",keep_alive_interval=0.3,keep_alive_max_attempt=400"));
-  say("news/1", News(RoundRecord{0, 0, 1, {slow, arrived(1)}}));
-  say("news/2", News(LeadRecord{1, -1}));
+  slow.say("news/1", News(RoundRecord{0, 0, 1, {slow.self, slow.arrived(1)}}));
+  slow.say("news/2", News(LeadRecord{1, -1}));
   await_key("cohort/job/why");  // it leads
-  say("workers/0", WorkersPlace{"127.0.0.1", 1, true});
+  slow.say("workers/0", WorkersPlace{"127.0.0.1", 1, true});
   EXPECT_EQ(describe(a.next()), "round 0 of 2 nodes, restart 0 of 1, as node 1");
 }
 
 // A node 0 that leads and was killed: its sign of life stays what it is.
 TEST_F(MeetingAtAStore, ALeaderThatFallsSilentIsFollowedByAnother) {
-  lead("killed");
+  const auto killed = lead("killed");
   TestNode a(guest("1:2", ",keep_alive_max_attempt=5"));
   EXPECT_EQ(describe(a.next()), "round 0 of 1 nodes, restart 0 of 1, as node 0");
 }
 
 // A spare sees a round begin, or comes while it runs.
 TEST_F(MeetingAtAStore, BesideAFullRoundNodesWaitForAsLongAsItRuns) {
-  const auto first = lead("first");
-  auto second = first;
+  auto first = lead("first");
+  auto second = first.self;
   second.id = 9;
   TestNode early(guest("2", ",join_timeout=1"));
-  const auto of_early = arrived(1);
-  say("news/1", News(RoundRecord{0, 0, 1, {first, second}}));
+  const auto of_early = first.arrived(1);
+  first.say("news/1", News(RoundRecord{0, 0, 1, {first.self, second}}));
   TestNode late(guest("2", ",join_timeout=1"));
-  const auto of_late = arrived(2);
+  const auto of_late = first.arrived(2);
   EXPECT_EQ(describe(late.next(1100ms)), "nothing");
   // Both leave, and what comes next is there at once.
-  say("news/3", News(RoundRecord{1, 0, 1, {of_early, of_late}}));
-  say("news/2", News(OverRecord{0, RoundOver::Reason::kNodeLeft, "they left", 0, false}));
+  first.say("news/3", News(RoundRecord{1, 0, 1, {of_early, of_late}}));
+  first.say("news/2", News(OverRecord{0, RoundOver::Reason::kNodeLeft, "they left", 0, false}));
   EXPECT_EQ(describe(early.next()), "round 1 of 2 nodes, restart 0 of 1, as node 0");
   EXPECT_EQ(describe(late.next()), "round 1 of 2 nodes, restart 0 of 1, as node 1");
 }
 
 TEST_F(MeetingAtAStore, BesideARoundWithRoomNodesGiveUpMessage) {
-  const auto first = lead("first");
+  auto first = lead("first");
   ASSERT_TRUE(client()->set("cohort/job/why", "a round of 1 node runs"));
-  say("news/1", News(RoundRecord{0, 0, 1, {first}}));
+  first.say("news/1", News(RoundRecord{0, 0, 1, {first.self}}));
   TestNode late(guest("1:2", ",join_timeout=1"));
   EXPECT_EQ(describe(late.next()), "error: the rendezvous \"job\" at 127.0.0.1:" + std::to_string(port_.port) +
                                        " was not complete within 1.0 s\n  caused by: a round of 1 node runs");

@@ -8,23 +8,16 @@
 
 #include <vector>
 
-#include "cohort/store/tcp_client.h"
-#include "cohort/store/tcp_server.h"
-#include "tests/store/times.h"
+#include "tests/store/server_test.h"
 
 namespace cohort::store {
 namespace {
 
 using testing::ElementsAre;
 
-class FullStoreTest : public ::testing::Test {
+class FullStoreTest : public ServerTest {
  protected:
-  std::unique_ptr<TcpClient> connect() {
-    return TcpClient::connect({.port = server_->port(), .timeout = kHangLimit}).value();
-  }
-  base::Fd connect_raw() { return connect_to("127.0.0.1", server_->port(), kHangLimit).value(); }
-
-  const std::unique_ptr<TcpServer> server_ = TcpServer::start({.host = "127.0.0.1", .max_bytes = 1000}).value();
+  FullStoreTest() : ServerTest({.host = "127.0.0.1", .max_bytes = 1000}) {}
 };
 
 // Sends a key and a value of `num_bytes` together; the key is sent as "/k". The request has an answer, so no other one comes

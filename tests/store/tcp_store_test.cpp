@@ -10,9 +10,7 @@
 #include <random>
 #include <thread>
 
-#include "cohort/store/tcp_client.h"
-#include "cohort/store/tcp_server.h"
-#include "tests/store/times.h"
+#include "tests/store/server_test.h"
 
 namespace cohort::store {
 namespace {
@@ -23,29 +21,13 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
-class TcpStoreTest : public ::testing::Test {
+class TcpStoreTest : public ServerTest {
  protected:
-  TcpStoreTest() {
-    auto server = TcpServer::start({.host = "127.0.0.1"});
-    if (!server) throw std::runtime_error(server.error().describe());
-    server_ = std::move(*server);
-  }
-
-  std::unique_ptr<TcpClient> connect() {
-    auto client = TcpClient::connect({.port = server_->port(), .timeout = kHangLimit});
-    EXPECT_TRUE(client.ok()) << client.error().describe();
-    return std::move(*client);
-  }
-
-  base::Fd connect_raw() { return std::move(*connect_to("127.0.0.1", server_->port(), kHangLimit)); }
-
   void wait_for_num_clients(size_t count) {
     const auto deadline = std::chrono::steady_clock::now() + kHangLimit;
     while (server_->num_clients() != count && std::chrono::steady_clock::now() < deadline) usleep(1000);
     ASSERT_EQ(server_->num_clients(), count);
   }
-
-  std::unique_ptr<TcpServer> server_;
 };
 
 TEST_F(TcpStoreTest, EveryOperationGivesWhatPyTorchsDoes) {

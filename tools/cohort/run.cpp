@@ -64,7 +64,8 @@ Result<void> check_start_method(const std::string& method) {
 
 Result<void> check_logs_specs(const std::string& specs) {
   if (specs.empty() || specs == "default") return {};
-  return Error(fmt::format("--logs-specs={} names a plug-in of Python's torchrun, which this launcher cannot load", specs))
+  return Error(fmt::format("--logs-specs={} names a plug-in of Python's torchrun, which this launcher cannot load",
+                           specs))
       .with_hint("--log-dir, --redirects, --tee and the filters say where output goes");
 }
 
@@ -166,12 +167,13 @@ void FlagTable::add_rendezvous_flags() {
   app_.add_option("--rdzv-id", meeting.run_id, "The job's name, the same on every node")->group(group);
   app_.add_option("--rdzv-conf", meeting.conf, "More settings: join_timeout=600,last_call_timeout=30,...")
       ->group(group);
-  add_number("--node-rank", 0, [&](int rank) { meeting.node_rank = rank; },
-             "This node's number, from 0 (static rendezvous)")
+  add_number(
+      "--node-rank", 0, [&](int rank) { meeting.node_rank = rank; }, "This node's number, from 0 (static rendezvous)")
       ->group(group);
   app_.add_option("--master-addr", meeting.master_address, "Address of node 0 (static rendezvous)")->group(group);
-  add_number("--master-port", 1, [&](int port) { meeting.master_port = port; },
-             "Port at node 0 (static rendezvous; 29500 on several nodes)")
+  add_number(
+      "--master-port", 1, [&](int port) { meeting.master_port = port; },
+      "Port at node 0 (static rendezvous; 29500 on several nodes)")
       ->group(group);
   app_.add_option("--local-addr", flags_.plan.rendezvous.local_address,
                   "Address at which the other nodes reach this one")
@@ -208,8 +210,7 @@ void FlagTable::add_log_flags() {
   app_.add_option("--duplicate-stderr-filters", flags_.duplicate_stderr_filters,
                   "Copy teed lines that contain one of these texts to filtered_stderr.log")
       ->group(group);
-  app_.add_option("--event-log-handler", flags_.event_log_handler,
-                  "null, or console: a JSON line per event on stderr")
+  app_.add_option("--event-log-handler", flags_.event_log_handler, "null, or console: a JSON line per event on stderr")
       ->group(group);
   add("--logs-specs", check_logs_specs, "Only \"default\": others are plug-ins of Python's torchrun")->group(group);
 }
@@ -217,8 +218,9 @@ void FlagTable::add_log_flags() {
 void FlagTable::add_failure_flags() {
   const char* group = "Stopping and failures";
   elastic::LaunchPlan& plan = flags_.plan;
-  add_number("--max-restarts", 0, [&](int number) { plan.rendezvous.max_restarts = number; },
-             "How many times all workers may be restarted after a failure")
+  add_number(
+      "--max-restarts", 0, [&](int number) { plan.rendezvous.max_restarts = number; },
+      "How many times all workers may be restarted after a failure")
       ->group(group);
   add_seconds("--restart-backoff", &plan.restart_backoff,
               "Seconds before the first restart; doubled before each further one, at most 60")
@@ -318,7 +320,8 @@ Result<void> take_variables(bool has_shutdown_timeout, elastic::LaunchPlan& plan
   if (!port) return port.error();
   if (*port) plan.health_check_port = static_cast<int>(**port);
   if (!has_shutdown_timeout) {
-    if (auto taken = take_seconds_of_variable("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", &plan.shutdown_timeout); !taken) return taken;
+    if (auto taken = take_seconds_of_variable("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", &plan.shutdown_timeout); !taken)
+      return taken;
   }
   return take_seconds_of_variable("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT", &plan.stuck_timeout);
 }

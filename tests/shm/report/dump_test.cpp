@@ -22,8 +22,8 @@
 #include "cohort/shm/report/registry.h"
 #include "cohort/shm/trace.h"
 #include "tests/shm/ranks.h"
-#include "tests/support/rank_processes.h"
 #include "tests/support/environment.h"
+#include "tests/support/rank_processes.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::shm {

@@ -29,7 +29,9 @@ TEST(Flags, SpellingsOfOneFlag) {
   EXPECT_EQ(split({"-t", "0:1,1:3", "a"}).flags, (Given{{"-t", "0:1,1:3"}}));
 }
 
-TEST(Flags, UnderscoresInValuesStay) { EXPECT_EQ(split({"--log_dir=my_logs", "a"}).flags, (Given{{"--log-dir", "my_logs"}})); }
+TEST(Flags, UnderscoresInValuesStay) {
+  EXPECT_EQ(split({"--log_dir=my_logs", "a"}).flags, (Given{{"--log-dir", "my_logs"}}));
+}
 
 TEST(Flags, ShortFlagsTakeValuesAsArgparseDoes) {
   for (const Words& words : {Words{"-t", "3", "a"}, Words{"-t3", "a"}, Words{"-t=3", "a"}}) {

@@ -27,9 +27,9 @@ std::string run_error_of(const Words& words) {
 }
 
 TEST(RunFlags, EachStandsInOnePlace) {
-  const auto flags = flags_of(
-      {"--nproc-per-node=3", "--role", "trainer", "--max-restarts=7", "--local-addr=10.0.0.9", "--node-rank=2",
-       "--master-port=1234", "--shutdown-timeout=1.5", "--restart-backoff=0.25", "--log-dir=/logs", "-m", "-t3"});
+  const auto flags = flags_of({"--nproc-per-node=3", "--role", "trainer", "--max-restarts=7", "--local-addr=10.0.0.9",
+                               "--node-rank=2", "--master-port=1234", "--shutdown-timeout=1.5",
+                               "--restart-backoff=0.25", "--log-dir=/logs", "-m", "-t3"});
   EXPECT_EQ(flags.local_world_size, "3");
   EXPECT_EQ(flags.tee, "3");
   EXPECT_EQ(flags.rendezvous.node_rank, 2);
@@ -96,7 +96,8 @@ TEST(RunFlags, ErrorsMessage) {
   EXPECT_EQ(run_error_of({"--max-restarts=1.5", "a"}), "--max-restarts=1.5 must be a whole number >= 0");
   EXPECT_EQ(run_error_of({"--restart-backoff=x", "a"}), "--restart-backoff=x must be a number of seconds >= 0");
   EXPECT_EQ(run_error_of({"--shutdown-timeout=-1", "a"}), "--shutdown-timeout=-1 must be a number of seconds >= 0");
-  EXPECT_EQ(run_error_of({"--monitor-interval=often", "a"}), "--monitor-interval=often must be a number of seconds >= 0");
+  EXPECT_EQ(run_error_of({"--monitor-interval=often", "a"}),
+            "--monitor-interval=often must be a number of seconds >= 0");
   EXPECT_EQ(run_error_of({"--start-method=forks", "a"}),
             "--start-method=forks must be spawn, fork or forkserver (did you mean \"fork\"?)");
   EXPECT_EQ(run_error_of({"--logs-specs=mine", "a"}),
