@@ -295,7 +295,7 @@ Result<std::vector<GivenFlag>> flags_from_environment(const std::vector<Flag>& f
     const auto value = base::get_env(name.c_str());
     if (!value) continue;
     if (flag.takes_value) {
-      given.push_back({flag.name, *value});
+      given.push_back({flag.name, value});
       continue;
     }
     const auto number = base::env_int(name.c_str());
