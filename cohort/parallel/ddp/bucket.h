@@ -8,6 +8,7 @@
 
 #include "cohort/export.h"
 #include "cohort/parallel/ddp/comm_hook.h"
+#include "cohort/parallel/ddp/device_streams.h"
 
 namespace c10d {
 class Work;
@@ -64,6 +65,7 @@ class COHORT_TEST_API Bucket {
   void adopt(size_t slot, const at::Tensor& parameter);
 
   size_t num_pending = 0;  ///< gradients this step still waits for
+  FillingStreams filling;  ///< since the last reduction
   c10::intrusive_ptr<c10d::Work> work;
   CommHookFuture future;  ///< in place of `work` where there is a communication hook
 

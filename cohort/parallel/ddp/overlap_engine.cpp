@@ -1,343 +1,326 @@
-// How buckets are made, filled and launched; overlap_finish.cpp has the end of a step.
 #include "cohort/parallel/ddp/overlap_engine.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
-#include "cohort/base/env.h"
 #include "cohort/base/log.h"
-#include "cohort/comm/collectives/collectives.h"
-#include "cohort/comm/group/group_backend.h"
 #include "cohort/comm/group/job_warning.h"
-#include "cohort/parallel/ddp/agree_on_buckets.h"
 #include "cohort/parallel/ddp/bucket_memory.h"
 #include "cohort/parallel/ddp/hook_result.h"
-#include "cohort/parallel/ddp/in_place.h"
-#include "cohort/parallel/ddp/purpose.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
 #include "cohort/parallel/ddp/unfinished_step.h"
 
 namespace cohort::ddp {
-namespace {
-
-// Besides the one on which backward runs. By the machine's cores, so that all ranks decide alike: they must, as it is the order
-// of their operations.
-bool has_core_to_overlap(const Group& group) {
-  const auto wanted = base::env_bool("COHORT_DDP_OVERLAP");
-  TORCH_CHECK_VALUE(wanted.ok(), wanted.error().describe());
-  if (wanted.value()) return *wanted.value();
-  const auto local_world_size = base::env_int("LOCAL_WORLD_SIZE");
-  const auto num_local = local_world_size.ok() ? local_world_size->value_or(1) : 1;
-  return ::sysconf(_SC_NPROCESSORS_ONLN) / std::max<long long>(group->getSize(), num_local) > 1;
-}
-
-bool runs_in_caller(const ReducerOptions& options, const std::vector<at::Tensor>& parameters) {
-  return comm::capability_of(options.process_group, parameters.front().device().type()).runs_in_caller;
-}
-
-}  // namespace
 
 OverlapEngine::OverlapEngine(EngineInput input)
-    : parameters_(std::move(input.parameters)),
-      options_(std::move(input.options)),
-      reader_(input.reader),
-      capacity_(input.capacity),
-      gradient_dtype_(input.gradient_dtype),
-      infos_(std::move(input.infos)),
-      world_size_(options_.process_group->getSize()),
-      divisor_(world_size_),
-      runs_in_caller_(runs_in_caller(options_, parameters_)),
-      has_core_to_overlap_(has_core_to_overlap(options_.process_group)),
-      caller_streams_(parameters_) {
-  const auto count = parameters_.size();
-  if (searches_unused()) search_.emplace(parameters_);
-  is_ready_.resize(count);
-  is_used_here_.resize(count);
-  uses_.resize(count);
-  first_plan_ = input.first_plan;
-  install_buckets(std::move(input.first_plan));
-  for (size_t i = 0; i < count; ++i) {
-    hooks_.push_back(parallel::add_gradient_hook(parameters_[i], [this, i](const at::Tensor&) { on_gradient(i); }));
-  }
-}
-
-void OverlapEngine::install_buckets(BucketPlan plan) {
-  plan_ = std::move(plan);
-  std::vector<Bucket> old = std::move(buckets_);  // gradients may still live there
-  for (const auto& bucket : old) {
-    used_in_current_stream(bucket.contents());
-    used_in_current_stream(bucket.gradients());
-  }
-  buckets_.clear();
-  times_.set_buckets(plan_.size());
-  filling_.assign(plan_.size(), {});
-  places_.resize(parameters_.size());
-  const auto in_place = hook_ ? std::vector<char>(parameters_.size()) : find_in_place(parameters_, infos_, options_);
-  for (const auto& indices : plan_) {
-    auto& bucket = buckets_.emplace_back(make_bucket(indices, in_place));
-    bucket.num_pending = indices.size();
-    for (size_t slot = 0; slot < indices.size(); ++slot) {
-      places_[indices[slot]] = {buckets_.size() - 1, slot};
-      bucket.adopt(slot, parameters_[indices[slot]]);
-    }
-  }
-}
-
-Bucket OverlapEngine::make_bucket(const std::vector<size_t>& indices, const std::vector<char>& in_place) const {
-  const bool is_sparse = infos_[indices.front()].is_sparse;
-  TORCH_CHECK(!is_sparse || indices.size() == 1,
-              "Buckets with more than one variable cannot include variables that expect a sparse gradient.");
-  if (is_sparse || !fills_buckets()) return {indices, parameters_, at::Tensor()};
-  std::vector<size_t> packed;
-  std::copy_if(indices.begin(), indices.end(), std::back_inserter(packed), [&](size_t i) { return !in_place[i]; });
-  if (packed.size() < indices.size()) {
-    auto contents = packed.empty() ? at::empty({0}, parameters_[indices.front()].options().requires_grad(false))
-                                   : make_bucket_memory(parameters_, packed, options_.process_group, gradient_dtype_);
-    return {indices, parameters_, std::move(contents), {}, in_place};
-  }
-  auto contents = make_bucket_memory(parameters_, indices, options_.process_group, gradient_dtype_);
-  if (contents.scalar_type() == infos_[indices.front()].dtype) return {indices, parameters_, std::move(contents)};
-  return {indices, parameters_, contents,
-          at::empty(contents.sizes(), contents.options().dtype(infos_[indices.front()].dtype))};
-}
-
-void OverlapEngine::reset() {
-  is_expecting_ = false;
-  is_unfinished_ = false;
-  is_in_hook_ = false;
-  failure_.clear();
-  futures_.clear();
-  has_rebuilt_ = false;
-  ready_order_.clear();
-  unused_.clear();
-  saved_.clear();
-  use_counts_ = {};
-  next_divisor_ = 0;
-  has_learned_graph_ = false;
-  has_shared_graph_ = false;
-  std::fill(is_used_here_.begin(), is_used_here_.end(), 0);
-  for (auto& bucket : buckets_) {
-    bucket.work.reset();
-    bucket.future.reset();
-  }
-  abandon_gradients();
-}
-
-// Of operations that failed, or that others may still come to. See Bucket::abandon().
-void OverlapEngine::abandon_gradients() {
-  for (auto& bucket : buckets_) {
-    const auto& indices = bucket.indices();
-    for (size_t slot = 0; slot < indices.size(); ++slot) bucket.abandon(slot, parameters_[indices[slot]]);
+    : input_(std::move(input)),
+      buckets_(input_),
+      order_(input_),
+      reduction_(input_),
+      unused_(input_),
+      graph_(input_.options.static_graph, input_.parameters.size()),
+      caller_streams_(input_.parameters) {
+  install_buckets(input_.first_plan);
+  for (size_t i = 0; i < input_.parameters.size(); ++i) {
+    hooks_.push_back(
+        parallel::add_gradient_hook(input_.parameters[i], [this, i](const at::Tensor&) { on_gradient(i); }));
   }
 }
 
 OverlapEngine::~OverlapEngine() {
   try {
-    abandon_gradients();
+    buckets_.abandon_gradients();
   } catch (const std::exception& error) {
     base::log_warning(std::string("gradients of a step that was not finished could not be copied: ") + error.what());
   }
 }
 
-void OverlapEngine::update_process_group(const Group& group) {
-  options_.process_group = group;
-  world_size_ = group->getSize();
-  runs_in_caller_ = runs_in_caller(options_, parameters_);
-  has_core_to_overlap_ = has_core_to_overlap(group);
-  install_buckets(BucketPlan(first_plan_));  // which ranks have that were lost in the middle of an agreement, too
+void OverlapEngine::install_buckets(const BucketPlan& plan) {
+  times_.set_buckets(plan.size());
+  buckets_.install(plan, reduction_.has_hook());
 }
+
+void OverlapEngine::reset() {
+  step_ = {};
+  is_in_hook_ = false;
+  futures_.clear();
+  order_.forget();
+  unused_.forget();
+  graph_.forget();
+  reduction_.divide_next_by(0);
+  buckets_.forget_reductions();
+  buckets_.abandon_gradients();
+}
+
+void OverlapEngine::update_process_group(const Group& group) {
+  input_.options.process_group = group;
+  reduction_.use_group();
+  install_buckets(input_.first_plan);  // which ranks have that were lost in the middle of an agreement, too
+}
+
+void OverlapEngine::register_comm_hook(CommHook hook) {
+  TORCH_CHECK(
+      !step_.is_unfinished(),
+      "register_comm_hook cannot be called while backward runs, or after one that is not finished: buckets have "
+      "gradients already. Register the communication hook before backward().");
+  const bool lack_buckets = !reduction_.needs_buckets();
+  reduction_.set_hook(std::move(hook));
+  if (lack_buckets || buckets_.has_in_place()) install_buckets(buckets_.plan());
+}
+
+// ---- a step begins
 
 void OverlapEngine::check_prior_step_finished() const {
-  TORCH_CHECK(failure_.empty(), failed_before_message(reader_, failure_));
-  if (!is_unfinished_) return;
-  throw_unfinished(options_, reader_, "prepare() cannot begin a step, because the one before is not finished",
-                   is_ready_);
-}
-
-ExtraGradient OverlapEngine::extra_gradient(size_t index) const {
-  return {reader_, options_.process_group->getRank(), world_size_, index, options_.parameter_names, searches_unused()};
-}
-
-comm::CalledFor OverlapEngine::called_for(const comm::Purpose& of_module, const comm::Purpose& of_reducer) const {
-  return comm::CalledFor(reader_ == Reader::kModule ? of_module : of_reducer);
+  TORCH_CHECK(step_.failure().empty(), failed_before_message(input_.reader, step_.failure()));
+  if (!step_.is_unfinished()) return;
+  throw_unfinished(input_.options, input_.reader,
+                   "prepare() cannot begin a step, because the one before is not finished", buckets_.ready_flags());
 }
 
 void OverlapEngine::prepare_forward() {
-  if (is_removed_) return;
+  if (is_removed()) return;
   check_prior_step_finished();
   times_.begin_forward();
-  if (!should_rebuild() || ready_order_.size() != parameters_.size()) return;
-  const auto purpose = called_for(kBucketAgreement, kReducerBuckets);
-  auto plan = plan_buckets_in_order(infos_, rebuild_limits(capacity_), ready_order_);
-  if (world_size_ > 1) plan = agree_on_buckets(options_.process_group, plan, parameters_.front().device());
-  has_rebuilt_ = true;
-  ready_order_.clear();
-  install_buckets(std::move(plan));
+  if (!order_.is_complete()) return;
+  const auto purpose = called_for(input_.reader, kBucketAgreement, kReducerBuckets);
+  install_buckets(order_.rebuild());
 }
 
 void OverlapEngine::prepare(const std::vector<at::Tensor>& outputs) {
-  if (is_removed_) return;
+  if (is_removed()) return;
   check_prior_step_finished();
   times_.begin_step();
   caller_streams_.remember();
-  divisor_ = next_divisor_ > 0 ? std::exchange(next_divisor_, 0) : world_size_;
-  is_expecting_ = true;
-  next_bucket_ = 0;
-  std::fill(is_ready_.begin(), is_ready_.end(), 0);
-  for (auto& bucket : buckets_) bucket.num_pending = bucket.indices().size();
-  has_marked_unused_ = false;
-  if (should_rebuild()) ready_order_.clear();
-  if (is_first_static_step()) {
-    std::fill(uses_.begin(), uses_.end(), 0);
-    has_queued_first_finish_ = false;
-    watch(outputs);
+  reduction_.prepare();
+  step_.enter(StepPhase::kPrepared);
+  buckets_.prepare();
+  order_.clear();
+  graph_.prepare();
+  if (graph_.is_learning()) watch(outputs);
+  unused_.prepare(outputs);
+}
+
+// The end of the backward pass that begins at one of the outputs. A pass within it, such as a checkpointed layer's, may be the
+// first to bring a gradient, and ends earlier.
+void OverlapEngine::watch(const std::vector<at::Tensor>& outputs) {
+  for (const auto& output : outputs) {
+    if (!output.requires_grad() || output.is_leaf()) continue;
+    output.register_hook([this, alive = std::weak_ptr(alive_)](const at::Tensor&) {
+      if (alive.expired()) return;
+      const std::lock_guard lock(mutex_);
+      if (step_.is_expecting() && graph_.is_learning()) queue_first_finish();
+    });
   }
-  if (options_.static_graph) uses_left_ = uses_;
-  if (!searches_unused()) return;
-  use_counts_.forget();
-  unused_.clear();
-  if (outputs.empty()) return;
-  if (gradient_dtype_) search_.emplace(parameters_);  // another dtype is another accumulator
-  unused_ = search_->unused(outputs);
-  if (unused_.empty()) {
-    comm::warn_once_per_job(none_unused_message(reader_));
-  }
+}
+
+// ---- gradients come
+
+ExtraGradient OverlapEngine::extra_gradient(size_t index) const {
+  const auto& group = input_.options.process_group;
+  return {input_.reader,        group->getRank(), group->getSize(), index, input_.options.parameter_names,
+          unused_.is_searched()};
 }
 
 void OverlapEngine::on_gradient(size_t index) {
   if (at::GradMode::is_enabled()) comm::warn_once_per_job(create_graph_message());
   Replaced replaced;  // destroyed after the lock has gone
   std::unique_lock lock(mutex_);
-  if (counts_uses()) is_used_here_[index] = 1;  // under no_sync() too: its gradient waits for the next reduction
-  if (!is_expecting_) return;
+  unused_.note_use(index);
+  if (!step_.is_expecting()) return;
   times_.gradient(index);
-  if (is_first_static_step()) {
+  if (graph_.is_learning()) {
     queue_first_finish();
-    is_unfinished_ = true;
-    ++uses_[index];
+    step_.enter(StepPhase::kReducing);
+    graph_.count(index);
     return;
   }
   mark_found_unused();
-  if (options_.static_graph) {
-    TORCH_CHECK(uses_left_[index] > 0, graph_changed_message(extra_gradient(index)));
-    if (--uses_left_[index] > 0) return;
-  }
-  if (should_rebuild()) ready_order_.push_back(index);
+  TORCH_CHECK(!graph_.is_extra(index), graph_changed_message(extra_gradient(index)));
+  if (!graph_.take_last(index)) return;
+  order_.note(index);
   mark_ready(index, /*is_used=*/true);
   replaced.swap(replaced_);
-  if (hook_) run_hook(lock);
-  if (next_bucket_ == buckets_.size()) queue_finish();
+  if (reduction_.has_hook()) run_hook(lock);
+  if (buckets_.are_all_launched()) queue_finish();
 }
 
 void OverlapEngine::mark_found_unused() {
-  if (has_marked_unused_) return;
-  has_marked_unused_ = true;
-  for (const size_t index : unused_) mark_ready(index, /*is_used=*/false);
+  if (!unused_.begin_marking()) return;
+  for (const size_t index : unused_.here()) mark_ready(index, /*is_used=*/false);
 }
 
 void OverlapEngine::mark_ready(size_t index, bool is_used) {
-  TORCH_CHECK(!is_ready_[index], ready_twice_message(extra_gradient(index)));
-  is_ready_[index] = 1;
-  is_unfinished_ = true;
-  const auto place = places_[index];
+  TORCH_CHECK(!buckets_.is_ready(index), ready_twice_message(extra_gradient(index)));
+  step_.enter(StepPhase::kReducing);
+  const auto place = buckets_.note_ready(index);
   auto& bucket = buckets_[place.bucket];
-  if (fills_buckets()) {
-    const auto& parameter = parameters_[index];
-    // See [Note: streams].
-    const c10::OptionalStreamGuard guard(is_used ? std::nullopt : caller_streams_.on(parameter.device()));
-    used_in_current_stream(parameter.grad());  // which the bucket replaces
-    if (!is_used && !infos_[index].is_sparse) saved_.add(index, parameter.grad(), infos_[index].dtype);
-    if (!takes_all(bucket)) let_go(bucket.take(place.slot, parameter, divisor_, averaging()));
-    filling_[place.bucket].add_current(parameter.device(), bucket.contents());
-  }
+  if (reduction_.needs_buckets()) fill_slot(index, place, is_used);
   if (--bucket.num_pending > 0) return;
-  if (takes_all(bucket)) {
-    const c10::OptionalStreamGuard guard(filling_[place.bucket].join());
-    for (auto& gradient : bucket.take_all(parameters_, divisor_, averaging())) let_go(std::move(gradient));
-    filling_[place.bucket].add_current(parameters_[index].device(), bucket.contents());
-  }
+  if (reduction_.takes_all(bucket)) fill_all_slots(bucket);
   times_.ready(place.bucket);
   launch_full_buckets();
 }
 
-Averaging OverlapEngine::averaging() const {
-  if (hook_) return Averaging::kNone;
-  return options_.gradient_as_bucket_view ? Averaging::kDivideInPlace : Averaging::kMultiply;
+// See [Note: streams].
+void OverlapEngine::fill_slot(size_t index, BucketSet::Place place, bool is_used) {
+  const auto& parameter = input_.parameters[index];
+  auto& bucket = buckets_[place.bucket];
+  const c10::OptionalStreamGuard guard(is_used ? std::nullopt : caller_streams_.on(parameter.device()));
+  used_in_current_stream(parameter.grad());  // which the bucket replaces
+  if (!is_used) unused_.save(index);
+  if (!reduction_.takes_all(bucket)) {
+    let_go(bucket.take(place.slot, parameter, reduction_.divisor(), reduction_.averaging()));
+  }
+  bucket.filling.add_current(parameter.device(), bucket.contents());
 }
 
-void OverlapEngine::register_comm_hook(CommHook hook) {
-  TORCH_CHECK(
-      !is_unfinished_,
-      "register_comm_hook cannot be called while backward runs, or after one that is not finished: buckets have "
-      "gradients already. Register the communication hook before backward().");
-  hook_ = std::move(hook);
-  const bool has_in_place =
-      std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) { return bucket.has_in_place(); });
-  if (world_size_ == 1 || has_in_place) install_buckets(BucketPlan(plan_));
+void OverlapEngine::fill_all_slots(Bucket& bucket) {
+  const auto& parameters = input_.parameters;
+  const c10::OptionalStreamGuard guard(bucket.filling.join());
+  for (auto& gradient : bucket.take_all(parameters, reduction_.divisor(), reduction_.averaging())) {
+    let_go(std::move(gradient));
+  }
+  bucket.filling.add_current(parameters[bucket.indices().front()].device(), bucket.contents());
+}
+
+// ---- buckets are launched
+
+void OverlapEngine::launch_full_buckets() {
+  if (reduction_.has_hook()) return;  // run_hook() does
+  for (; buckets_.is_next_full(); buckets_.advance()) {
+    const auto number = buckets_.next();
+    const c10::OptionalStreamGuard guard(buckets_[number].filling.join());
+    auto& bucket = buckets_[number];
+    if (!reduction_.needs_buckets() || reduction_.is_left_to_end(number, buckets_.size()) || is_skipped(bucket)) {
+      continue;
+    }
+    times_.launched(number);
+    bucket.work = reduction_.reduce(bucket, mode());
+  }
+  if (buckets_.are_all_launched() && unused_.is_searched() && !reduction_.runs_in_caller()) reduce_use_counts();
 }
 
 // See [Note: communication hook].
 void OverlapEngine::run_hook(std::unique_lock<std::mutex>& lock) {
   if (is_in_hook_) return;
   is_in_hook_ = true;
-  for (; next_bucket_ < buckets_.size() && buckets_[next_bucket_].num_pending == 0; ++next_bucket_) {
-    const auto bucket = next_bucket_;
-    const c10::OptionalStreamGuard guard(filling_[bucket].join());  // see [Note: streams]
-    if (is_skipped(buckets_[bucket])) continue;
-    times_.launched(bucket);
+  for (; buckets_.is_next_full(); buckets_.advance()) {
+    const auto number = buckets_.next();
+    auto& bucket = buckets_[number];
+    const c10::OptionalStreamGuard guard(bucket.filling.join());  // see [Note: streams]
+    if (is_skipped(bucket)) continue;
+    times_.launched(number);
     lock.unlock();
-    auto future = call_hook(bucket, buckets_[bucket].contents());
+    auto future = call_hook(number, bucket.contents());
     lock.lock();
-    buckets_[bucket].future = std::move(future);
+    bucket.future = std::move(future);
   }
   is_in_hook_ = false;
-  if (next_bucket_ == buckets_.size() && searches_unused() && !runs_in_caller_) reduce_use_counts();
+  if (buckets_.are_all_launched() && unused_.is_searched() && !reduction_.runs_in_caller()) reduce_use_counts();
 }
 
 CommHookFuture OverlapEngine::call_hook(size_t bucket, const at::Tensor& buffer) try {
-  const auto& indices = buckets_[bucket].indices();
-  std::vector<at::Tensor> parameters;
-  for (const size_t index : indices) parameters.push_back(parameters_[index]);
-  GradBucket seen(bucket, buckets_.size(), buffer, std::move(parameters));
-  const auto purpose = called_for(kGradientExchange, kReducerGradients);
-  return run_comm_hook(hook_, seen);
+  return reduction_.call_hook(buckets_, bucket, buffer);
 } catch (const std::exception& error) {
   const std::lock_guard lock(mutex_);
   is_in_hook_ = false;
-  note_failure(error);
+  step_.fail(error);
   throw;
 }
 
-void OverlapEngine::note_failure(const std::exception& error) {
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  failure_ = c10_error ? c10_error->what_without_backtrace() : error.what();
+void OverlapEngine::reduce_use_counts() {
+  unused_.count([this](const at::Tensor& uses) { return reduction_.all_reduce(uses, mode()); });
 }
 
-void OverlapEngine::launch_full_buckets() {
-  if (hook_) return;  // run_hook() does
-  for (; next_bucket_ < buckets_.size() && buckets_[next_bucket_].num_pending == 0; ++next_bucket_) {
-    const c10::OptionalStreamGuard guard(filling_[next_bucket_].join());
-    auto& bucket = buckets_[next_bucket_];
-    if (world_size_ == 1 || reduces_at_end(next_bucket_) || is_skipped(bucket)) continue;
-    times_.launched(next_bucket_);
-    bucket.work = reduce(bucket);
+// ---- the step ends: in the thread that ends backward, without the lock
+
+void OverlapEngine::queue_first_finish() {
+  if (!graph_.queue_finish()) return;
+  torch::autograd::Engine::get_default_engine().queue_callback([this] { finish_first_static_step(); });
+}
+
+void OverlapEngine::queue_finish() {
+  torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+}
+
+void OverlapEngine::finalize() {
+  if (!step_.is_expecting()) return;
+  TORCH_CHECK(step_.failure().empty(), step_.failure());
+  if (graph_.is_learning()) return finish_first_static_step();
+  if (!unused_.is_allowed()) {
+    throw_unfinished(input_.options, input_.reader, "finalize() cannot end the step", buckets_.ready_flags());
   }
-  if (next_bucket_ == buckets_.size() && searches_unused() && !runs_in_caller_) reduce_use_counts();
+  mark_found_unused();
+  for (size_t i = 0; i < input_.parameters.size(); ++i) {
+    if (!buckets_.is_ready(i)) mark_ready(i, /*is_used=*/false);
+  }
+  finish_buckets();
 }
 
-// See [Note: last bucket].
-void OverlapEngine::reduce_at_end(size_t bucket) {
-  if (hook_ || !reduces_at_end(bucket) || buckets_[bucket].work || is_skipped(buckets_[bucket])) return;
-  times_.launched(bucket);
-  buckets_[bucket].work = reduce(buckets_[bucket]);
-  times_.finished(bucket);  // this thread has reduced it
+void OverlapEngine::finish_first_static_step() {
+  if (!step_.is_expecting()) return;
+  std::vector<size_t> unused;
+  for (size_t i = 0; i < input_.parameters.size(); ++i) {
+    if (!graph_.is_used(i)) unused.push_back(i);
+  }
+  unused_.set_here(std::move(unused));
+  const bool shares = graph_.share();
+  if (shares) reduce_use_counts();
+  for (size_t i = 0; i < input_.parameters.size(); ++i) mark_ready(i, graph_.is_used(i));
+  finish_buckets();
+  graph_.end_learning();
+  // The others have had an order since a step that was shadowed here.
+  if (!shares) order_.note_any_order();
+}
+
+// After gradients were marked outside of on_gradient().
+void OverlapEngine::finish_buckets() {
+  if (reduction_.has_hook()) {
+    std::unique_lock lock(mutex_);
+    run_hook(lock);
+  }
+  finish();
+}
+
+void OverlapEngine::finish() {
+  step_.enter(StepPhase::kFinishing);
+  if (input_.options.static_graph && !graph_.is_learning()) order_.note_all(unused_.here());
+  try {
+    if (reduction_.needs_buckets()) {
+      hand_out_gradients();
+    } else if (observer_) {
+      tell_observer();
+    }
+    if (observer_) observer_->on_end();
+    wait_for_all(futures_);
+  } catch (const std::exception& error) {
+    step_.fail(error);
+    buckets_.abandon_gradients();
+    throw;
+  }
+  times_.end_step();
+  replaced_.clear();
+  unused_.finish();
+  step_.enter(StepPhase::kIdle);
+}
+
+// See [Note: last bucket] in bucket_reduction.h.
+void OverlapEngine::reduce_at_end(size_t number) {
+  auto& bucket = buckets_[number];
+  if (reduction_.has_hook() || !reduction_.is_left_to_end(number, buckets_.size()) || bucket.work ||
+      is_skipped(bucket)) {
+    return;
+  }
+  times_.launched(number);
+  bucket.work = reduction_.reduce(bucket, mode());
+  times_.finished(number);  // this thread has reduced it
 }
 
 // What tells which gradients are nobody's comes after all buckets.
@@ -346,26 +329,78 @@ void OverlapEngine::reduce_rest() {
   reduce_use_counts();
 }
 
-c10::intrusive_ptr<c10d::Work> OverlapEngine::all_reduce(const at::Tensor& tensor) {
-  std::vector<at::Tensor> tensors{tensor};
-  const auto purpose = called_for(kGradientExchange, kReducerGradients);
-  c10d::AllreduceOptions options;
-  options.asyncOp = is_expecting_;
-  return options_.process_group->getBackend(tensor.device().type())->allreduce(tensors, options);
+void OverlapEngine::await_reduction(Bucket& bucket) {
+  if (is_skipped(bucket)) return;
+  if (reduction_.has_hook()) return bucket.accept(result_of(std::exchange(bucket.future, {})));
+  bucket.work->wait();
+  if (bucket.is_sparse()) bucket.accept(bucket.work->result().front());
+  bucket.work.reset();
 }
 
-// See [Note: in place].
-c10::intrusive_ptr<c10d::Work> OverlapEngine::reduce_parts(std::vector<at::Tensor> parts) {
-  const auto purpose = called_for(kGradientExchange, kReducerGradients);
-  const auto backend = options_.process_group->getBackend(c10::DeviceType::CPU);
-  c10d::AllreduceCoalescedOptions options;
-  options.reduceOp = premul_sum(1.0 / divisor_);
-  options.asyncOp = is_expecting_;
-  return parts.size() == 1 ? backend->allreduce(parts, options) : backend->allreduce_coalesced(parts, options);
+void OverlapEngine::hand_out_gradients() {
+  const at::NoGradGuard no_grad;
+  if (reduction_.runs_in_caller() && unused_.is_searched()) reduce_rest();
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    auto& bucket = buckets_[i];
+    reduce_at_end(i);  // one after the other: who reads the gradients finds them in the cache
+    await_reduction(bucket);
+    if (!is_skipped(bucket)) times_.finished(i);
+    if (bucket.is_sparse()) continue;
+    used_in_current_stream(bucket.contents());
+    used_in_current_stream(bucket.gradients());  // by whoever reads them
+    std::vector<size_t> given;
+    for (size_t slot = 0; slot < bucket.indices().size(); ++slot) {
+      const auto index = bucket.indices()[slot];
+      if (unused_.is_allowed() && unused_.is_unused_everywhere(index)) {
+        bucket.forget(slot);
+        continue;
+      }
+      bucket.give(slot, input_.parameters[index]);
+      if (observer_) given.push_back(index);
+    }
+    if (observer_) observer_->on_bucket(given);
+  }
+  unused_.restore();
 }
 
-c10::intrusive_ptr<c10d::Work> OverlapEngine::reduce(const Bucket& bucket) {
-  return bucket.has_in_place() ? reduce_parts(bucket.parts()) : all_reduce(bucket.contents());
+// Of gradients that stay where autograd has put them.
+void OverlapEngine::tell_observer() {
+  for (const auto& bucket : buckets_) {
+    std::vector<size_t> given;
+    std::copy_if(bucket.indices().begin(), bucket.indices().end(), std::back_inserter(given),
+                 [this](size_t index) { return !unused_.is_allowed() || !unused_.is_unused_everywhere(index); });
+    observer_->on_bucket(given);
+  }
+}
+
+// ---- the other ranks' step, by a rank without data: the same operations in the same order
+
+void OverlapEngine::shadow_step() {
+  unused_.forget_uses();
+  const bool is_first = graph_.share();
+  if (is_first) shadow_use_counts();
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const auto& bucket = buckets_[i];
+    if (bucket.has_in_place()) {
+      reduction_.reduce_parts(bucket.zero_parts(input_.parameters), mode())->wait();
+      continue;
+    }
+    const auto zeros = zeros_of_bucket(input_.parameters, bucket.indices(),
+                                       input_.infos[bucket.indices().front()].is_sparse, input_.gradient_dtype);
+    if (reduction_.has_hook()) {
+      result_of(call_hook(i, zeros));
+    } else if (reduction_.needs_buckets()) {
+      reduction_.all_reduce(zeros, mode())->wait();
+    }
+  }
+  if (unused_.is_searched()) shadow_use_counts();
+  wait_for_all(futures_);
+  if (!is_first && order_.is_empty()) order_.note_any_order();
+}
+
+void OverlapEngine::shadow_use_counts() {
+  reduce_use_counts();
+  unused_.wait_for_counts();
 }
 
 std::unique_ptr<GradientEngine> make_overlap_engine(EngineInput input) {

@@ -1,0 +1,43 @@
+/// StepState: in which phase of a step the engine is, and why no further step can begin.
+///
+///     kIdle -- prepare() --> kPrepared -- a gradient --> kReducing -- end of backward --> kFinishing -- results --> kIdle
+///
+/// Thread-safety: none; the engine's lock.
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <cstdint>
+#include <exception>
+#include <string>
+
+namespace cohort::ddp {
+
+enum class StepPhase : uint8_t {
+  kIdle,
+  kPrepared,  ///< backward is to bring gradients
+  kReducing,  ///< and has brought the first of them
+  kFinishing  ///< waits for the reductions; a step that fails there stays in this phase
+};
+
+class StepState {
+ public:
+  /// Gradients belong to this step.
+  bool is_expecting() const { return phase_ == StepPhase::kPrepared || phase_ == StepPhase::kReducing; }
+  /// Gradients have come whose reduction has not ended.
+  bool is_unfinished() const { return phase_ == StepPhase::kReducing || phase_ == StepPhase::kFinishing; }
+  void enter(StepPhase phase) { phase_ = phase; }
+
+  /// Empty: no step has failed.
+  const std::string& failure() const { return failure_; }
+  void fail(const std::exception& error) {
+    const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+    failure_ = c10_error ? c10_error->what_without_backtrace() : error.what();
+  }
+
+ private:
+  StepPhase phase_ = StepPhase::kIdle;
+  std::string failure_;
+};
+
+}  // namespace cohort::ddp
