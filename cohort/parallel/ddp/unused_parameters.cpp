@@ -1,13 +1,48 @@
 #include "cohort/parallel/ddp/unused_parameters.h"
 
+#include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
+#include <utility>
 
 #include "cohort/comm/group/job_warning.h"
+#include "cohort/parallel/ddp/device_streams.h"
 #include "cohort/parallel/ddp/reducer_errors.h"
 
 namespace cohort::ddp {
+
+void UseCounts::begin(const std::vector<char>& is_used, c10::Device device, const AllReduce& all_reduce) {
+  const std::vector<int> used(is_used.begin(), is_used.end());
+  sums_ = at::tensor(used, at::kInt).to(device);
+  work_ = all_reduce(sums_);
+}
+
+int UseCounts::of(size_t index) {
+  if (counts_.empty()) {
+    wait();
+    const auto on_cpu = sums_.to(at::kCPU);
+    counts_.assign(on_cpu.const_data_ptr<int>(), on_cpu.const_data_ptr<int>() + on_cpu.numel());
+  }
+  return counts_[index];
+}
+
+void UseCounts::wait() {
+  if (work_) std::exchange(work_, {})->wait();
+}
+
+void SavedGradients::add(size_t index, const at::Tensor& gradient, at::ScalarType dtype) {
+  if (gradient.defined()) saved_.push_back({index, gradient.to(dtype), gradient.detach().clone()});
+}
+
+void SavedGradients::restore(const std::vector<at::Tensor>& parameters, const std::function<bool(size_t)>& is_wanted) {
+  for (auto& saved : saved_) {
+    if (!is_wanted(saved.index)) continue;
+    saved.gradient.copy_(saved.values);
+    used_in_current_stream(saved.values);
+    parameters[saved.index].mutable_grad() = saved.gradient;
+  }
+}
 
 UnusedParameters::Policy UnusedParameters::policy_of(const ReducerOptions& options) {
   if (options.static_graph) return Policy::kLearned;

@@ -4,19 +4,57 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "cohort/parallel/ddp/engine.h"
-#include "cohort/parallel/ddp/saved_gradients.h"
 #include "cohort/parallel/ddp/unused.h"
-#include "cohort/parallel/ddp/use_counts.h"
 
 namespace cohort::ddp {
+
+/// The number of ranks that have used each parameter.
+class UseCounts {
+ public:
+  using AllReduce = std::function<c10::intrusive_ptr<c10d::Work>(const at::Tensor&)>;
+
+  /// Begins to add up over the ranks which parameters were used, as int32 on `device`. Collective if `all_reduce` is.
+  void begin(const std::vector<char>& is_used, c10::Device device, const AllReduce& all_reduce);
+  /// The number of ranks that used parameter `index`, of the sum begun last; waits for it when first asked.
+  int of(size_t index);
+  /// Waits for the sum, if there is one that nobody waited for.
+  void wait();
+  /// The next question is about the sum that is begun next.
+  void forget() { counts_.clear(); }
+
+ private:
+  at::Tensor sums_;
+  c10::intrusive_ptr<c10d::Work> work_;
+  std::vector<int> counts_;  // empty until sums_ is known
+};
+
+/// The gradients that parameters had before a step in which this rank did not use them.
+class SavedGradients {
+ public:
+  /// Copies `gradient` of parameter number `index`, which is of `dtype`, in the current stream. An undefined one is not kept.
+  void add(size_t index, const at::Tensor& gradient, at::ScalarType dtype);
+  /// Gives the saved gradients back, bit for bit, to those parameters for which `is_wanted(index)` holds.
+  void restore(const std::vector<at::Tensor>& parameters, const std::function<bool(size_t)>& is_wanted);
+  void clear() { saved_.clear(); }
+
+ private:
+  struct Saved {
+    size_t index;
+    at::Tensor gradient;
+    at::Tensor values;
+  };
+  std::vector<Saved> saved_;
+};
 
 class UnusedParameters {
  public:
