@@ -95,12 +95,16 @@ def test_sound_project_passes(project, name):
     ("public_headers", "cmake/public_headers.cmake", PUBLIC_HEADERS.replace("gpt.h", "gone.h"), "there is no such file"),
     ("public_headers", "cmake/public_headers.cmake", PUBLIC_HEADERS.replace("gpt.h", "gpt.h cohort/cohort.h"), "listed twice"),
     ("budgets", "tests/base/wide_test.cpp", "#include <torch/nn.h>\n", "tests/base/wide_test.cpp:1: takes seconds to compile"),
-    ("budgets", "cohort/base/long.h", "\n" * 251, "251 lines, a header file may have 250"),
+    ("budgets", "cohort/base/wide.h", "class Wide {\n" + "".join(f"  int n{i}_ = 0;\n" for i in range(21)) + "};\n",
+     "cohort/base/wide.h:1: Wide has 21 data members, a class may have 20"),
+    ("budgets", "cohort/base/wide.h", "struct A {\n  int a[2], b{1}, c = f(1, 2);\n  struct {\n" + "    int d;\n" * 18 + "  } e;\n};\n",
+     "A has 21 data members"),
+    ("budgets", "README.md", "\n" * 201, "README.md:1: 201 lines, it may have 200"),
     ("budgets", "cohort/base/long.cpp", "void f() {\n" + "g();\n" * 70 + "}\n", "f has 72 lines"),
     ("budgets", "cohort/base/wide.cpp", "int f(int a, int b, int c, int d, int e, int g, int h) { return a; }\n",
      "f takes 7 parameters"),
     ("budgets", "cohort/base/wide.cpp", "//" + "x" * 140 + "\n", "142 columns"),
-    ("budgets", "tools/dev/budgets_allowed.txt", "cohort/base/text.h header 300\n", "needs `path kind limit reason`"),
+    ("budgets", "tools/dev/budgets_allowed.txt", "cohort/base/text.h source 300 long\n", "needs `path kind limit reason`"),
     ("registered", "tests/base/other_test.cpp", TEST, "tests/base/other_test.cpp:1: no CMakeLists.txt"),
     ("registered", "tests/CMakeLists.txt", "# " + CMAKE, "tests/base/text_test.cpp:1: no CMakeLists.txt"),
     ("registered", "tests/e2e/demo.py", "def test_runs():\n    pass\n", "pytest collects *_test.py only"),
@@ -151,11 +155,68 @@ def test_installed_headers_are_compared_with_the_list(project, tmp_path_factory)
     assert "cohort/models/gpt.h: cmake/public_headers.cmake lists it, but it is not installed" in output
 
 
-def test_allow_list_lets_a_file_be_longer(project):
+CLASS = """template <class T>
+class COHORT_API Small final : public Base<T> {{
+ public:
+  Small() : a_{{1}} {{ int local = 0; }}
+  static constexpr int kNone = 0;
+  using Call = std::function<void(int, int)>;
+  struct Other {{
+    int a, b;
+  }};
+  enum class Kind {{ kOne, kTwo }};
+  bool operator==(const Small& other) const = default;
+  virtual void run(int a = 1) = 0;
+  const Call& call() const {{ return call_; }}
+
+ private:
+  friend class Large;
+  Call call_;  // int comment_;
+  [[maybe_unused]] alignas(64) std::atomic<int> a_{{0}};
+  decltype(f(g())) made_ = f(g());
+  void (*pointer_)(int);
+  std::map<std::string, std::vector<int>, std::less<>> map_;
+{}}};
+"""
+
+
+@pytest.mark.parametrize("more, is_too_many", [(15, False), (16, True)])
+def test_members_are_counted_without_functions_statics_and_types(project, more, is_too_many):
     write, root = project
-    write("cohort/base/long.h", "\n" * 251)
-    write("tools/dev/budgets_allowed.txt", "cohort/base/long.h header 260 a table of constants\n")
-    assert check("budgets", root)[0] == 0
+    write("cohort/base/small.h", CLASS.format("  int x_ = 1;\n" * more))
+    status, output = check("budgets", root)
+    assert status == (1 if is_too_many else 0)
+    assert ("small.h:2: Small has 21 data members" in output) == is_too_many
+
+
+def test_folders_are_to_be_divided_and_files_may_be_long(project):
+    write, root = project
+    for i in range(24):
+        write(f"cohort/base/a{i}.h", "\n" * 600)  # besides two of the project
+    status, output = check("budgets", root)
+    assert status == 1
+    assert output == "budgets: 1 errors\ncohort/base: 26 source files, a folder may have 25: divide it into folders\n"
+
+
+@pytest.mark.parametrize("limit, message", [
+    (26, ""), (25, "cohort/base: 26 source files, a folder may have 25"),
+    (27, "tools/dev/budgets_allowed.txt:1: cohort/base has 26 files now: write 26 in place of 27\n")])
+def test_limit_is_what_there_is(project, limit, message):
+    write, root = project
+    for i in range(24):
+        write(f"cohort/base/a{i}.h", "\n")
+    write("tools/dev/budgets_allowed.txt", f"cohort/base files {limit} to be divided\n")
+    status, output = check("budgets", root)
+    assert status == (1 if message else 0)
+    assert message in output
+
+
+def test_limit_that_is_not_needed_is_removed(project):
+    write, root = project
+    write("tools/dev/budgets_allowed.txt", "cohort/base/text.h members 25 state\n")
+    status, output = check("budgets", root)
+    assert status == 1
+    assert "tools/dev/budgets_allowed.txt:1: cohort/base/text.h has 0 members now: remove the line\n" in output
 
 
 @pytest.mark.skipif(not shutil.which("clang-format"), reason="clang-format is not installed")

@@ -1,25 +1,27 @@
 #!/usr/bin/env python3
-"""Hard caps on sizes. A file may ask for more in tools/dev/budgets_allowed.txt: `path kind limit reason`."""
+"""Hard caps: data members of a class, source files of a folder, length and parameters of a function, width of a line, lines of
+README.md.
+
+A file or folder may have more by a line `path kind limit reason` of tools/dev/budgets_allowed.txt. The limit of members and files is
+what there is, so that it can only shrink.
+"""
+import argparse
+import collections
 import pathlib
 import re
 import sys
 
+import class_members
 from sources import ROOT, files, report, without_comments
 
-CAPS = {"header": 250, "source": 500, "test": 500, "readme": 200, "function": 70, "parameters": 6, "width": 130}
+CAPS = {"members": 20, "files": 25, "function": 70, "parameters": 6, "width": 130, "readme": 200}
+SHRINKING = ("members", "files")
+SOURCES = ("*.h", "*.cpp", "*.py", "*.sh")
 # One of these makes its whole unity source twice as dear to compile.
 ALL_OF_LIBTORCH = re.compile(r"\s*#\s*include\s*<torch/(torch|all|nn|optim)\.h>")
 LAMBDA = re.compile(r"\[[^\[\]]*\]\s*\([^{}]*\)[^(){}]*$")
 MARK = re.compile(r"(?m)^(?:TIER|BACKEND|PLACE)(?:_OF_FILE)?\(\w+\)[ \t]*$")  # tests/support/marks.h
 NOT_A_FUNCTION = re.compile(r"\b(if|for|while|switch|catch|else|do|namespace|class|struct|enum|union|extern)\b")
-
-
-def kind_of(path):
-    if path == "README.md":
-        return "readme"
-    if path.startswith("tests/"):
-        return "test"
-    return "header" if path.endswith(".h") else "source"
 
 
 def functions(text):
@@ -73,26 +75,40 @@ def name_and_parameters(head):
     return name, count + 1 if any_text else 0
 
 
-def errors_of(path, text, allowed):
-    def over(kind, value):
-        return value > allowed.get((path, kind), CAPS[kind])
+class Budgets:
+    def __init__(self, allowed):
+        self.allowed, self.largest, self.errors = allowed, collections.Counter(), []
 
-    lines, kind, errors = text.splitlines(), kind_of(path), []
-    if over(kind, len(lines)):
-        errors.append(f"{path}:1: {len(lines)} lines, a {kind} file may have {CAPS[kind]}")
-    if kind == "readme":
-        return errors
-    for number, line in enumerate(lines, 1):
-        if over("width", len(line)):
-            errors.append(f"{path}:{number}: {len(line)} columns, a line may have {CAPS['width']}")
-        if ALL_OF_LIBTORCH.match(line):
-            errors.append(f"{path}:{number}: takes seconds to compile; include the headers of what is used, such as <torch/nn/modules/linear.h>")
-    for name, parameters, line, length in functions(text):
-        if over("function", length):
-            errors.append(f"{path}:{line}: {name} has {length} lines, a function may have {CAPS['function']}")
-        if over("parameters", parameters):
-            errors.append(f"{path}:{line}: {name} takes {parameters} parameters, a function may take {CAPS['parameters']}")
-    return errors
+    def check(self, path, kind, value, error):
+        """`error` if there is too much of it; `path`: whose limit counts."""
+        self.largest[path, kind] = max(self.largest[path, kind], value)
+        if value > self.allowed.get((path, kind), (CAPS[kind], ""))[0]:
+            self.errors.append(error)
+
+    def check_source(self, path, text):
+        for number, line in enumerate(text.splitlines(), 1):
+            self.check(path, "width", len(line), f"{path}:{number}: {len(line)} columns, a line may have {CAPS['width']}")
+            if ALL_OF_LIBTORCH.match(line):
+                self.errors.append(f"{path}:{number}: takes seconds to compile; include the headers of what is used, such as <torch/nn/modules/linear.h>")
+        for name, parameters, line, length in functions(text):
+            self.check(path, "function", length, f"{path}:{line}: {name} has {length} lines, a function may have {CAPS['function']}")
+            self.check(path, "parameters", parameters,
+                       f"{path}:{line}: {name} takes {parameters} parameters, a function may take {CAPS['parameters']}")
+        for name, line, members in class_members.classes(text):
+            self.check(path, "members", members, f"{path}:{line}: {name} has {members} data members, a class may have {CAPS['members']}: "
+                       "give a mode, a phase or a rule a class of its own")
+
+    def check_folders(self, paths):
+        for folder, count in collections.Counter(str(pathlib.Path(path).parent) for path in paths).items():
+            self.check(folder, "files", count, f"{folder}: {count} source files, a folder may have {CAPS['files']}: divide it into folders")
+
+    def check_limits(self):
+        """Those of what shrinks are not higher than need be."""
+        for (path, kind), (limit, where) in self.allowed.items():
+            value = self.largest[path, kind]
+            if kind in SHRINKING and value < limit:
+                self.errors.append(f"{where}: {path} has {value} {kind} now: "
+                                   + ("remove the line" if value <= CAPS[kind] else f"write {value} in place of {limit}"))
 
 
 def read_allowed(root):
@@ -103,22 +119,29 @@ def read_allowed(root):
             continue
         if len(fields) < 4 or fields[1] not in CAPS or not fields[2].isdigit():
             errors.append(f"{name}:{number}: needs `path kind limit reason`, kind one of {', '.join(CAPS)}")
-        elif not pathlib.Path(root, fields[0]).is_file():
+        elif not pathlib.Path(root, fields[0]).exists():
             errors.append(f"{name}:{number}: {fields[0]} does not exist")
         else:
-            allowed[(fields[0], fields[1])] = int(fields[2])
+            allowed[fields[0], fields[1]] = (int(fields[2]), f"{name}:{number}")
     return allowed, errors
 
 
 def main(root=ROOT):
     allowed, errors = read_allowed(root)
-    paths = files(root, "*.h", "*.cpp", "README.md")
+    budgets = Budgets(allowed)
+    paths = [str(path.relative_to(root)) for path in files(root, *SOURCES)]
+    budgets.check_folders(paths)
     for path in paths:
-        name = str(path.relative_to(root))
-        if not name.endswith("/README.md"):
-            errors += errors_of(name, path.read_text(), allowed)
-    report("budgets", errors, f"{len(paths)} files")
+        if path.endswith((".h", ".cpp")):
+            budgets.check_source(path, pathlib.Path(root, path).read_text())
+    readme = pathlib.Path(root, "README.md")
+    lines = len(readme.read_text().splitlines()) if readme.exists() else 0
+    budgets.check("README.md", "readme", lines, f"README.md:1: {lines} lines, it may have {CAPS['readme']}")
+    budgets.check_limits()
+    report("budgets", errors + budgets.errors, f"{len(paths)} files")
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT)
+    parser = argparse.ArgumentParser(description=__doc__ + "\n" + class_members.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", nargs="?", type=pathlib.Path, default=ROOT, help="the project's folder")
+    main(parser.parse_args().root)
