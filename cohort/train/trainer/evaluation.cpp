@@ -60,7 +60,7 @@ struct Passes {
 Passes plan_passes(TrainerCore& core, const BatchFeed& feed, const BatchLimit& limit, const char* name) {
   Passes passes{.own = limited(limit, feed.num_batches(), name)};
   passes.all = passes.own;
-  if (!core.strategy->evaluates_together() || !passes.own || core.place.world_size == 1) return passes;
+  if (!core.strategy().evaluates_together() || !passes.own || core.place().world_size == 1) return passes;
   const auto numbers = core.largest({*passes.own, -*passes.own});
   TORCH_CHECK_VALUE(numbers[0] == 0 || numbers[1] != 0,
                     "[cohort] Trainer: a rank has no batch to evaluate, and others ", "have up to ", numbers[0],
@@ -73,7 +73,7 @@ Passes plan_passes(TrainerCore& core, const BatchFeed& feed, const BatchLimit& l
 // Calls `use` with each batch; `is_own` false: others need this rank, but what comes of it does not count.
 void for_each_batch(TrainerCore& core, BatchFeed& feed, const Passes& passes,
                     const std::function<void(bool is_own)>& use) {
-  const bool asks = !feed.num_batches() && core.strategy->evaluates_together() && core.place.world_size > 1;
+  const bool asks = !feed.num_batches() && core.strategy().evaluates_together() && core.place().world_size > 1;
   feed.start();
   for (int64_t pass = 0; !passes.all || pass < *passes.all; ++pass) {
     const bool is_own = !passes.own || pass < *passes.own;
@@ -93,7 +93,7 @@ void share_computed(TrainerCore& core, const ErasedTask& task, Metrics& values) 
     return;
   }
   std::vector<double> of_rank_zero;
-  for (const auto& [name, value] : values) of_rank_zero.push_back(core.place.rank == 0 ? value : 0.0);
+  for (const auto& [name, value] : values) of_rank_zero.push_back(core.place().rank == 0 ? value : 0.0);
   of_rank_zero = core.sums(std::move(of_rank_zero));
   for (size_t i = 0; i < values.size(); ++i) values[i].second = of_rank_zero[i];
 }
@@ -124,8 +124,8 @@ Metrics values_of(TrainerCore& core, const ErasedTask& task, const std::string& 
 }
 
 Passes plan_passes(TrainerCore& core, const BatchFeed& feed, const std::string& phase) {
-  if (phase == "test") return plan_passes(core, feed, core.options.limit_test_batches, "limit_test_batches");
-  return plan_passes(core, feed, core.options.limit_val_batches, "limit_val_batches");
+  if (phase == "test") return plan_passes(core, feed, core.options().limit_test_batches, "limit_test_batches");
+  return plan_passes(core, feed, core.options().limit_val_batches, "limit_val_batches");
 }
 
 }  // namespace
@@ -136,15 +136,15 @@ void check_batches(TrainerCore& core, const BatchFeed& feed, const char* phase) 
 
 Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const char* phase) {
   check_can_evaluate(task);
-  core.strategy->synchronise_buffers();
-  const EvaluationMode mode(*core.strategy);
+  core.strategy().synchronise_buffers();
+  const EvaluationMode mode(core.strategy());
   const at::NoGradGuard no_grad;
   for (const auto& metric : task.metrics) metric.reset();
   // On the device, for the host not to wait for each batch.
-  const at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(core.place.device));
+  const at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(core.place().device));
   double count = 0.0;
   const auto passes = plan_passes(core, feed, phase);
-  const EvaluationLine line(core.progress, phase, passes.own.value_or(0));
+  const EvaluationLine line(core.progress(), phase, passes.own.value_or(0));
   int64_t batch = 0;
   for_each_batch(core, feed, passes, [&](bool is_own) {
     const StepOutput output = run_forward(core, task, feed, /*is_training=*/false);
@@ -152,7 +152,7 @@ Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const cha
     const auto samples = static_cast<double>(feed.batch_size());
     sum.add_(loss_number(core, output.loss) * samples);
     count += samples;
-    core.progress.update_evaluation(++batch, static_cast<int64_t>(count));
+    core.progress().update_evaluation(++batch, static_cast<int64_t>(count));
     if (!output.output.defined()) return;
     for (const auto& metric : task.metrics) metric.update(output.output, output.target);
   });
@@ -166,8 +166,8 @@ std::vector<at::Tensor> predict(TrainerCore& core, ErasedTask& task, BatchFeed& 
   TORCH_CHECK_VALUE(task.predict || task.forward,
                     "[cohort] Trainer: the task cannot predict: its model does not take the first part of a batch\n"
                     "  hint: give it predict(net, batch)");
-  core.strategy->synchronise_buffers();
-  const EvaluationMode mode(*core.strategy);
+  core.strategy().synchronise_buffers();
+  const EvaluationMode mode(core.strategy());
   const at::NoGradGuard no_grad;
   ErasedTask predicting = task;
   predicting.evaluate = {};
@@ -178,7 +178,7 @@ std::vector<at::Tensor> predict(TrainerCore& core, ErasedTask& task, BatchFeed& 
     };
   }
   std::vector<at::Tensor> outputs;
-  const auto passes = plan_passes(core, feed, core.options.limit_predict_batches, "limit_predict_batches");
+  const auto passes = plan_passes(core, feed, core.options().limit_predict_batches, "limit_predict_batches");
   for_each_batch(core, feed, passes, [&](bool is_own) {
     const StepOutput output = run_forward(core, predicting, feed, /*is_training=*/false);
     if (is_own) outputs.push_back(output.output);

@@ -132,21 +132,21 @@ int64_t batch_size_of(const BatchFeed& feed, int world_size) {
 
 // "rank.0.rng", "rank.0.rng.1", "rank.0.stage.1.rng", ...: stages of one line read the same, but draw numbers for themselves.
 std::string RunState::key_of_generator(const std::string& prefix, size_t number) const {
-  const int stage = core_.place.stage;
+  const int stage = core_.place().stage;
   return prefix + (stage == 0 ? "" : fmt::format("stage.{}.", stage)) +
          (number == 0 ? "rng" : fmt::format("rng.{}", number));
 }
 
 // "rank.0.", "rank.0.part.1.": ranks that share out sequences read the same, but have buffers and random numbers of their own.
 RunState::Prefixes RunState::own_prefixes() const {
-  const std::string line = prefix_of(core_.place.data_rank);
-  const int part = core_.place.sequence_part;
+  const std::string line = prefix_of(core_.place().data_rank);
+  const int part = core_.place().sequence_part;
   return {.line = line, .part = part == 0 ? line : line + fmt::format("part.{}.", part)};
 }
 
 void RunState::add_random_numbers(ShardedStateDict& state, const std::string& prefix, size_t count) const {
   for (size_t i = 0; i < count; ++i) {
-    state.insert(key_of_generator(prefix, i), StateValue(checkpoint::rng_state(core_.place.generators()[i])));
+    state.insert(key_of_generator(prefix, i), StateValue(checkpoint::rng_state(core_.place().generators()[i])));
   }
 }
 
@@ -158,28 +158,28 @@ void RunState::keep_random_numbers(const ShardedStateDict& state, const std::str
 }
 
 void RunState::add_model(ShardedStateDict& state) {
-  const auto [weights, moments] = checkpoint::get_state_dict(core_.strategy->module(), *core_.optimizer);
+  const auto [weights, moments] = checkpoint::get_state_dict(core_.strategy().module(), core_.optimizer());
   for (const auto& item : weights) state.insert("model." + item.key(), item.value());
   for (const auto& item : moments) state.insert("optimizer." + item.key(), item.value());
 }
 
 // In the model's part of a state there is one of each. The names are that part's: which stage has a buffer is not in them.
 void RunState::add_own_buffers(ShardedStateDict& state, const std::string& prefix) {
-  for (const auto& [name, tensor, is_parameter] : checkpoint::detail::tensors_of(core_.strategy->net())) {
+  for (const auto& [name, tensor, is_parameter] : checkpoint::detail::tensors_of(core_.strategy().net())) {
     if (!is_parameter) state.insert(prefix + "buffer." + name, StateValue(tensor));
   }
 }
 
 void RunState::restore_own_buffers(const ShardedStateDict& state, const std::string& prefix) {
   const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor, is_parameter] : checkpoint::detail::tensors_of(core_.strategy->net())) {
+  for (const auto& [name, tensor, is_parameter] : checkpoint::detail::tensors_of(core_.strategy().net())) {
     const auto* const value = is_parameter ? nullptr : state.find(prefix + "buffer." + name);
     if (value) tensor.copy_(value->tensor);
   }
 }
 
 ShardedStateDict RunState::collect() {
-  core_.strategy->synchronise_buffers();  // as the next forward pass would, so that a run that goes on has the same
+  core_.strategy().synchronise_buffers();  // as the next forward pass would, so that a run that goes on has the same
   ShardedStateDict state;
   add_model(state);
   add_run(state, own_prefixes(), mean_loss_of_line());
@@ -188,7 +188,7 @@ ShardedStateDict RunState::collect() {
 
 // Ranks that share out sequences have one place for it. Their losses are means over as many positions. Collective.
 at::Tensor RunState::mean_loss_of_line() const {
-  const auto parts = core_.mesh ? axis_of(*core_.mesh, "cp") : std::nullopt;
+  const auto parts = core_.mesh() ? axis_of(*core_.mesh(), "cp") : std::nullopt;
   if (!parts) return loss_;
   const at::Tensor mean = loss_.clone();
   all_reduce(mean, {.group = parts->group()});
@@ -197,17 +197,17 @@ at::Tensor RunState::mean_loss_of_line() const {
 
 void RunState::add_run(ShardedStateDict& state, const Prefixes& prefixes, const at::Tensor& loss) {
   Dict counters = new_dict();
-  counters.insert("epoch", core_.counters.epoch);
-  counters.insert("step", core_.counters.step);
-  counters.insert("batch", core_.counters.batch);
-  counters.insert("samples", core_.counters.samples);
+  counters.insert("epoch", core_.position().epoch());
+  counters.insert("step", core_.position().step());
+  counters.insert("batch", core_.position().batch());
+  counters.insert("samples", core_.position().samples());
   state.insert("trainer", StateValue(Value(counters)));
   Value schedulers = new_list();
   for (const auto& schedule : task_.schedulers) {
-    schedulers.toList().push_back(schedule.state_dict ? schedule.state_dict(*core_.optimizer) : Value());
+    schedulers.toList().push_back(schedule.state_dict ? schedule.state_dict(core_.optimizer()) : Value());
   }
   state.insert("schedulers", StateValue(schedulers));
-  auto* const scaler = core_.precision.scaler();
+  auto* const scaler = core_.precision().scaler();
   state.insert("scaler", StateValue(scaler ? Value(scaler->state_dict()) : Value()));
   Dict callbacks = new_dict();
   core_.each_callback([&](Callback& callback) {
@@ -217,16 +217,16 @@ void RunState::add_run(ShardedStateDict& state, const Prefixes& prefixes, const 
     callbacks.insert(callback.name(), kept);
   });
   state.insert("callbacks", StateValue(Value(callbacks)));
-  add_random_numbers(state, prefixes.part, core_.place.generators().size());
+  add_random_numbers(state, prefixes.part, core_.place().generators().size());
   state.insert(prefixes.line + "loss", StateValue(loss));
-  if (core_.strategy->has_own_buffers()) add_own_buffers(state, prefixes.part);
-  const bool is_within_epoch = core_.counters.batch > 0;
+  if (core_.strategy().has_own_buffers()) add_own_buffers(state, prefixes.part);
+  const bool is_within_epoch = core_.position().batch() > 0;
   const Value loader = is_within_epoch || !shares_out_rests(train_) ? loader_value(train_.state_dict()) : Value();
   state.insert(prefixes.line + "loader", StateValue(loader));
 }
 
 checkpoint::SnapshotState RunState::in_memory() {
-  const auto of_model = checkpoint::snapshot_state(core_.strategy->module(), *core_.optimizer);
+  const auto of_model = checkpoint::snapshot_state(core_.strategy().module(), core_.optimizer());
   checkpoint::SnapshotState result;
   result.get = [this, of_model] {
     ShardedStateDict state = of_model.get();
@@ -253,17 +253,18 @@ checkpoint::SnapshotState RunState::in_memory() {
 
 std::map<std::string, std::string> RunState::metadata() const {
   std::map<std::string, std::string> texts{
-      {"world_size", std::to_string(core_.place.num_data_ranks)},
-      {"stages", std::to_string(core_.place.num_stages)},
-      {"sequence_parts", std::to_string(core_.place.num_sequence_parts)},
-      {"batch_size", std::to_string(batch_size_of(train_, core_.place.num_data_ranks))},
-      {"accumulation", std::to_string(core_.accumulation)},
-      {"strategy", name_of(core_.place.strategy)},
-      {"own_buffers", core_.strategy->has_own_buffers() ? "yes" : "no"},
-      {"generators", kinds_of(core_.place.generators())},
-      {"precision", core_.options.precision}};
+      {"world_size", std::to_string(core_.place().num_data_ranks)},
+      {"stages", std::to_string(core_.place().num_stages)},
+      {"sequence_parts", std::to_string(core_.place().num_sequence_parts)},
+      {"batch_size", std::to_string(batch_size_of(train_, core_.place().num_data_ranks))},
+      {"accumulation", std::to_string(core_.position().accumulation())},
+      {"strategy", name_of(core_.place().strategy)},
+      {"own_buffers", core_.strategy().has_own_buffers() ? "yes" : "no"},
+      {"generators", kinds_of(core_.place().generators())},
+      {"precision", core_.options().precision}};
   if (auto job = base::get_env(kJobVariable)) texts.emplace("job", std::move(*job));
-  for (const auto& [name, value] : core_.options.checkpoint.settings) texts.emplace("setting." + name, text_of(value));
+  for (const auto& [name, value] : core_.options().checkpoint.settings)
+    texts.emplace("setting." + name, text_of(value));
   return texts;
 }
 
@@ -274,24 +275,24 @@ bool RunState::is_of_this_job(const std::map<std::string, std::string>& metadata
 }
 
 void RunState::check_settings(const std::map<std::string, std::string>& metadata) const {
-  for (const auto& [name, value] : core_.options.checkpoint.settings) {
+  for (const auto& [name, value] : core_.options().checkpoint.settings) {
     const auto found = metadata.find("setting." + name);
     TORCH_CHECK_VALUE(
         found == metadata.end() || found->second == text_of(value), "[cohort] Trainer: the checkpoint in \"",
-        core_.options.checkpoint.folder, "\" was made with ", name, " = ", found == metadata.end() ? "" : found->second,
-        ", but this run has ", text_of(value),
+        core_.options().checkpoint.folder, "\" was made with ", name, " = ",
+        found == metadata.end() ? "" : found->second, ", but this run has ", text_of(value),
         "\n  hint: go on with the settings that the run began with, or begin another one in another folder");
   }
 }
 
 void RunState::keep_global_batch(int64_t batch_size, int64_t accumulation) {
-  const int world_size = core_.place.num_data_ranks;
+  const int world_size = core_.place().num_data_ranks;
   const int64_t global = base::multiply_capped(base::multiply_capped(batch_size, accumulation), saved_world_size_);
   const auto& loader = train_.options();
   const int64_t own = batch_size_of(train_, world_size);
   const bool is_fixed = loader.batch_sampler != nullptr;
   if (!is_fixed && global % (own * world_size) == 0) {
-    core_.accumulation = global / (own * world_size);
+    core_.position().set_accumulation(global / (own * world_size));
     return;
   }
   TORCH_CHECK_VALUE(!is_fixed && global % world_size == 0, "[cohort] Trainer: the run had steps of ", global,
@@ -306,7 +307,7 @@ void RunState::keep_global_batch(int64_t batch_size, int64_t accumulation) {
   options.global_batch_size.reset();
   options.batch_size = smaller;
   train_.set_options(std::move(options));
-  core_.accumulation = share / smaller;
+  core_.position().set_accumulation(share / smaller);
 }
 
 void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
@@ -320,12 +321,12 @@ void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
   const auto own_buffers = metadata.find("own_buffers");
   saved_own_buffers_ = own_buffers != metadata.end() && own_buffers->second == "yes";
   const auto generators = metadata.find("generators");
-  const auto own_generators = core_.place.generators();
+  const auto own_generators = core_.place().generators();
   const bool are_alike = generators != metadata.end() && generators->second == kinds_of(own_generators);
   num_saved_generators_ = are_alike ? own_generators.size() : 1;
   if (is_same_world()) return;
-  const int world_size = core_.place.num_data_ranks;
-  switch (core_.options.checkpoint.on_new_world_size) {
+  const int world_size = core_.place().num_data_ranks;
+  switch (core_.options().checkpoint.on_new_world_size) {
     case OnNewWorldSize::kKeepGlobalBatch:
       keep_global_batch(batch_size, accumulation);
       break;
@@ -339,12 +340,12 @@ void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
                         " ranks, but the job has ", world_size,
                         "\n  hint: checkpoint.on_new_world_size says what else may happen");
   }
-  if (core_.place.rank != 0) return;
+  if (core_.place().rank != 0) return;
   base::log_warning(
       fmt::format("Trainer: the checkpoint was made by {} ranks, the job has {}: it goes on with {} batches of {} "
                   "samples a step on "
                   "each rank{}, and with other random numbers",
-                  saved_world_size_, world_size, core_.accumulation, batch_size_of(train_, world_size),
+                  saved_world_size_, world_size, core_.position().accumulation(), batch_size_of(train_, world_size),
                   rate_factor_ == 1.0 ? "" : fmt::format(", learning rates times {}", rate_factor_)));
 }
 
@@ -354,7 +355,7 @@ ShardedStateDict RunState::expected() {
   add_model(state);
   for (const char* key : {"trainer", "schedulers", "scaler", "callbacks"}) state.insert(key, StateValue(Value()));
   if (has_own_numbers()) add_random_numbers(state, prefixes.part, num_saved_generators_);
-  if (has_own_parts() && core_.strategy->has_own_buffers() && saved_own_buffers_) {
+  if (has_own_parts() && core_.strategy().has_own_buffers() && saved_own_buffers_) {
     ShardedStateDict own;
     add_own_buffers(own, prefixes.part);
     for (const auto& item : own) state.insert(item.key(), StateValue(item.value().tensor.clone()));
@@ -366,20 +367,20 @@ ShardedStateDict RunState::expected() {
 
 void RunState::restore_loader(const Value& value) {
   if (value.isNone()) return;
-  auto& counters = core_.counters;
+  auto& position = core_.position();
   if (!is_same_world() && !shares_out_rests(train_)) {
-    if (counters.batch > 0 && core_.place.rank == 0) {
+    if (position.batch() > 0 && core_.place().rank == 0) {
       base::log_warning(
           "Trainer: the loader's own sampler does not know what other ranks have read, so the epoch begins anew");
     }
-    counters.batch = 0;
+    position.set_batch(0);
     return;
   }
   data::StateDict state;
   for (const auto& entry : value.toGenericDict()) state.emplace(entry.key().toStringRef(), tensor_of(entry.value()));
   train_.load_state_dict(state);
-  const int64_t samples = batch_size_of(train_, core_.place.num_data_ranks) * core_.place.num_data_ranks;
-  if (!is_same_world()) counters.batch = counters.batch * saved_samples_ / samples;
+  const int64_t samples = batch_size_of(train_, core_.place().num_data_ranks) * core_.place().num_data_ranks;
+  if (!is_same_world()) position.set_batch(position.batch() * saved_samples_ / samples);
 }
 
 void RunState::restore_schedulers(const Value& value) {
@@ -396,9 +397,9 @@ void RunState::restore_schedulers(const Value& value) {
 
 void RunState::scale_rates() {
   if (rate_factor_ == 1.0) return;
-  auto& groups = core_.optimizer->param_groups();
+  auto& groups = core_.optimizer().param_groups();
   for (auto& group : groups) group.options().set_lr(group.options().get_lr() * rate_factor_);
-  const auto notes = checkpoint::detail::SchedulerNotes::find(*core_.optimizer);  // what OneCycleLR and SWALR go by
+  const auto notes = checkpoint::detail::SchedulerNotes::find(core_.optimizer());  // what OneCycleLR and SWALR go by
   for (size_t i = 0; notes && i < groups.size(); ++i) {
     for (const char* name : {"initial_lr", "max_lr", "min_lr", "swa_lr"}) {
       if (const auto rate = notes->get(i, name)) notes->set(i, name, *rate * rate_factor_);
@@ -412,20 +413,20 @@ void RunState::restore(ShardedStateDict& state) {
     if (item.key().starts_with("model.")) parts.model.insert(item.key().substr(6), item.value());
     if (item.key().starts_with("optimizer.")) parts.optimizer.insert(item.key().substr(10), item.value());
   }
-  checkpoint::set_state_dict(core_.strategy->module(), *core_.optimizer, parts);
-  restore_run(state, own_prefixes(), prefix_of(is_same_world() ? core_.place.data_rank : 0));
+  checkpoint::set_state_dict(core_.strategy().module(), core_.optimizer(), parts);
+  restore_run(state, own_prefixes(), prefix_of(is_same_world() ? core_.place().data_rank : 0));
 }
 
 void RunState::restore_run(const ShardedStateDict& state, const Prefixes& prefixes, const std::string& loader_prefix) {
   if (has_own_parts()) restore_own_buffers(state, prefixes.part);
   const auto counters = state["trainer"].value.toGenericDict();
-  core_.counters = {.epoch = counters.at("epoch").toInt(),
-                    .step = counters.at("step").toInt(),
-                    .batch = counters.at("batch").toInt(),
-                    .samples = counters.at("samples").toInt()};
+  core_.position().go_on_at({.epoch = counters.at("epoch").toInt(),
+                             .step = counters.at("step").toInt(),
+                             .batch = counters.at("batch").toInt(),
+                             .samples = counters.at("samples").toInt()});
   restore_schedulers(state["schedulers"].value);
   scale_rates();
-  if (auto* const scaler = core_.precision.scaler(); scaler && !state["scaler"].value.isNone()) {
+  if (auto* const scaler = core_.precision().scaler(); scaler && !state["scaler"].value.isNone()) {
     scaler->load_state_dict(state["scaler"].value);
   }
   const auto callbacks = state["callbacks"].value.toGenericDict();
@@ -442,12 +443,12 @@ void RunState::restore_run(const ShardedStateDict& state, const Prefixes& prefix
   if (has_own_numbers()) {
     keep_random_numbers(state, prefixes.part);
   } else {
-    seed_everything(core_.options.seed.value_or(0) + core_.counters.step + core_.place.drawing_rank());
+    seed_everything(core_.options().seed.value_or(0) + core_.position().step() + core_.place().drawing_rank());
   }
 }
 
 void RunState::restore_random_numbers() {
-  const auto generators = core_.place.generators();
+  const auto generators = core_.place().generators();
   for (size_t i = 0; i < random_numbers_.size(); ++i) checkpoint::set_rng_state(random_numbers_[i], generators[i]);
   random_numbers_.clear();
 }

@@ -48,9 +48,9 @@ class RunState {
   double rate_factor() const { return rate_factor_; }
 
  private:
-  bool is_same_world() const { return saved_world_size_ == core_.place.num_data_ranks; }
-  bool has_own_parts() const { return is_same_world() && saved_sequence_parts_ == core_.place.num_sequence_parts; }
-  bool has_own_numbers() const { return has_own_parts() && saved_stages_ == core_.place.num_stages; }
+  bool is_same_world() const { return saved_world_size_ == core_.place().num_data_ranks; }
+  bool has_own_parts() const { return is_same_world() && saved_sequence_parts_ == core_.place().num_sequence_parts; }
+  bool has_own_numbers() const { return has_own_parts() && saved_stages_ == core_.place().num_stages; }
   /// Of keys: `line` of what ranks have alike that read the same.
   struct Prefixes {
     std::string line;

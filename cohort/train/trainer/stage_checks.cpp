@@ -26,10 +26,10 @@ bool is_wrapped(const torch::nn::Module& module) {
 
 // Whether training takes all of the epoch's batches.
 bool ends_epoch(const TrainerCore& core, const BatchFeed& feed, int64_t num_batches) {
-  const int64_t before = core.counters.batch;
+  const int64_t before = core.position().batch();
   if (num_batches < *feed.num_batches() + (shares_out_rests(feed) ? before : 0)) return false;
-  const int64_t num_steps = core.options.max_steps - core.counters.step;
-  return core.options.max_steps == 0 || num_steps * core.accumulation >= num_batches - before;
+  const int64_t num_steps = core.options().max_steps - core.position().step();
+  return core.options().max_steps == 0 || num_steps * core.position().accumulation() >= num_batches - before;
 }
 
 // Rows of the last batch, if it is smaller than others, else 0.
@@ -37,15 +37,15 @@ int64_t rows_left_over(const TrainerCore& core, const BatchFeed& feed) {
   const auto& options = feed.options();
   if (options.drop_last || options.batch_sampler) return 0;
   const int64_t num_rows = options.sampler ? options.sampler->size() : *feed.num_samples();
-  const int64_t size = batch_size_of(feed, core.place.num_data_ranks);
-  const bool is_only_one = num_rows <= size && core.counters.batch == 0;
+  const int64_t size = batch_size_of(feed, core.place().num_data_ranks);
+  const bool is_only_one = num_rows <= size && core.position().batch() == 0;
   return is_only_one ? 0 : num_rows % size;
 }
 
 }  // namespace
 
 void check_gradients_are_averaged(const TrainerCore& core, const torch::nn::Module& stage) {
-  if (core.place.num_stages == 1 || !core.options.fsdp.mesh || is_wrapped(stage)) return;
+  if (core.place().num_stages == 1 || !core.options().fsdp.mesh || is_wrapped(stage)) return;
   TORCH_CHECK_VALUE(false,
                     "[cohort] Trainer: other ranks have this stage, too, with other data, but nothing averages its "
                     "gradients with theirs\n  hint: fully_shard(stage, {.mesh = trainer.options().fsdp.mesh}), before "
@@ -68,7 +68,7 @@ void check_last_batch(const TrainerCore& core, const PipelineSchedule& pipeline,
   TORCH_CHECK_VALUE(num_rows >= pipeline.num_microbatches(), "[cohort] Trainer: the last batch of an epoch has ",
                     num_rows, " samples, which do not make ", pipeline.num_microbatches(), " microbatches", kHint);
   TORCH_CHECK_VALUE(pipeline.has_dynamic_shapes(), "[cohort] Trainer: the last batch of an epoch has ", num_rows,
-                    " samples instead of ", batch_size_of(feed, core.place.num_data_ranks),
+                    " samples instead of ", batch_size_of(feed, core.place().num_data_ranks),
                     ", but a pipeline wants batches of one size", kHint);
 }
 

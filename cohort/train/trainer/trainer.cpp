@@ -22,8 +22,7 @@ Metrics Trainer::run_evaluation(detail::ErasedTask& task, BatchFeed& feed, const
   core_->attach(task);
   share_out(feed, core_->feed_settings(), Share::kOnce);
   const Metrics values = detail::evaluate(*core_, task, feed, phase);
-  core_->set_metrics(values);
-  core_->log(values);
+  core_->record(values);
   core_->each_callback([&](Callback& callback) {
     if (std::string_view(phase) == "test") {
       callback.on_test_end(*this, values);
@@ -50,35 +49,33 @@ LearningRateResult Trainer::run_find_learning_rate(detail::ErasedTask& task, Bat
   return detail::find_learning_rate(*core_, task, feed, options);
 }
 
-const TrainerOptions& Trainer::options() const { return core_->options; }
-const std::optional<DeviceMesh>& Trainer::mesh() const { return core_->mesh; }
+const TrainerOptions& Trainer::options() const { return core_->options(); }
+const std::optional<DeviceMesh>& Trainer::mesh() const { return core_->mesh(); }
 
-int Trainer::rank() const { return core_->place.rank; }
-int Trainer::world_size() const { return core_->place.world_size; }
-c10::Device Trainer::device() const { return core_->place.device; }
-int64_t Trainer::epoch() const { return core_->counters.epoch; }
-int64_t Trainer::step() const { return core_->counters.step; }
-int64_t Trainer::batch() const { return core_->counters.batch; }
-int64_t Trainer::accumulation() const { return core_->accumulation; }
-const Metrics& Trainer::metrics() const { return core_->metrics; }
-std::optional<double> Trainer::metric(std::string_view name) const { return core_->metric(name); }
-const StepTimes& Trainer::times() const { return core_->clock.times(); }
-void Trainer::stop(const std::string& reason) { core_->stop_reason = reason.empty() ? "stop" : reason; }
-void Trainer::print(std::string_view text) { core_->progress.print_anyway(text); }
+int Trainer::rank() const { return core_->place().rank; }
+int Trainer::world_size() const { return core_->place().world_size; }
+c10::Device Trainer::device() const { return core_->place().device; }
+int64_t Trainer::epoch() const { return core_->position().epoch(); }
+int64_t Trainer::step() const { return core_->position().step(); }
+int64_t Trainer::batch() const { return core_->position().batch(); }
+int64_t Trainer::accumulation() const { return core_->position().accumulation(); }
+const Metrics& Trainer::metrics() const { return core_->metrics().all(); }
+std::optional<double> Trainer::metric(std::string_view name) const { return core_->metrics().find(name); }
+const StepTimes& Trainer::times() const { return core_->clock().times(); }
+void Trainer::stop(const std::string& reason) { core_->position().stop(reason.empty() ? "stop" : reason); }
+void Trainer::print(std::string_view text) { core_->progress().print_anyway(text); }
 
-void Trainer::log(const Metrics& values) {
-  core_->set_metrics(values);
-  core_->log(values);
-}
+void Trainer::log(const Metrics& values) { core_->record(values); }
 
 Strategy& Trainer::strategy() {
-  TORCH_CHECK_VALUE(core_->strategy, "[cohort] Trainer: there is no strategy before a task was used");
-  return *core_->strategy;
+  TORCH_CHECK_VALUE(core_->find_strategy(), "[cohort] Trainer: there is no strategy before a task was used");
+  return core_->strategy();
 }
 
 torch::optim::Optimizer& Trainer::optimizer() {
-  TORCH_CHECK_VALUE(core_->optimizer, "[cohort] Trainer: there is no optimizer before a task that has one was used");
-  return *core_->optimizer;
+  TORCH_CHECK_VALUE(core_->find_optimizer(),
+                    "[cohort] Trainer: there is no optimizer before a task that has one was used");
+  return core_->optimizer();
 }
 
 }  // namespace cohort::train

@@ -10,14 +10,11 @@
 #include <utility>
 
 #include "cohort/base/env.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
-#include "cohort/train/logging/folder_loggers.h"
 #include "cohort/train/metrics/numbers_over_ranks.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/seed_everything.h"
@@ -165,24 +162,24 @@ std::vector<Number> reduced(const LaunchPlace& place, std::vector<Number> number
 
 }  // namespace
 
-TrainerCore::TrainerCore(Trainer& of, TrainerOptions given)
-    : trainer(of),
-      options(completed(std::move(given))),
-      place(place_for(options)),
-      mesh(mesh_of_dims(options, place)),
-      precision(options.precision, place.device, stages_of(mesh)),
-      accumulation(options.accumulate_grad_batches),
-      progress(options.progress, place.rank == 0, place.world_size, on_mesh(place, mesh).num_data_ranks) {
-  if (options.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-  place = on_mesh(place, mesh);
-  if (place.num_stages > 1 && options.checkpoint.memory_every > 0) {
+TrainerCore::TrainerCore(Trainer& trainer, TrainerOptions options)
+    : trainer_(trainer),
+      options_(completed(std::move(options))),
+      place_(place_for(options_)),
+      mesh_(mesh_of_dims(options_, place_)),
+      precision_(options_.precision, place_.device, stages_of(mesh_)),
+      position_(options_.accumulate_grad_batches),
+      progress_(options_.progress, place_.rank == 0, place_.world_size, on_mesh(place_, mesh_).num_data_ranks) {
+  if (options_.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  place_ = on_mesh(place_, mesh_);
+  if (place_.num_stages > 1 && options_.checkpoint.memory_every > 0) {
     refuse(
         "checkpoint.memory_every and dims.pp exclude each other, as a rank that is lost may have been the only one "
         "with its stage\n  hint: checkpoint.every_steps saves in files");
   }
-  if (options.seed) seed_everything(*options.seed + place.drawing_rank());
-  if (mesh) options.fsdp.mesh = data_parallel_mesh(*mesh);
-  if (options.fsdp_replicas > 0) options.fsdp.mesh = mesh_of_replicas(options, place);
+  if (options_.seed) seed_everything(*options_.seed + place_.drawing_rank());
+  if (mesh_) options_.fsdp.mesh = data_parallel_mesh(*mesh_);
+  if (options_.fsdp_replicas > 0) options_.fsdp.mesh = mesh_of_replicas(options_, place_);
 }
 
 TrainerCore::~TrainerCore() = default;
@@ -194,24 +191,24 @@ void TrainerCore::attach(ErasedTask& task) {
   if (task.optimizer && task.optimizer->param_groups().empty()) {
     refuse("the task's optimizer has no parameters\n  hint: make it of net->parameters()");
   }
-  if (!strategy || &strategy->net() != task.model.get()) {
-    precision.convert(*task.model);
-    strategy.reset();  // what a strategy before it has of the model goes first
-    strategy = make_strategy(task.model, options.strategy_options(), place);
+  if (!strategy_ || &strategy_->net() != task.model.get()) {
+    precision_.convert(*task.model);
+    strategy_.reset();  // what a strategy before it has of the model goes first
+    strategy_ = make_strategy(task.model, options_.strategy_options(), place_);
   }
-  optimizer = task.optimizer;
-  if (optimizer) adopt_optimizer(*strategy, *optimizer, "Trainer");
+  optimizer_ = task.optimizer;
+  if (optimizer_) adopt_optimizer(*strategy_, *optimizer_, "Trainer");
 }
 
 void TrainerCore::check_pipeline(const ErasedTask& task) const {
   if (!task.pipeline) {
-    if (place.num_stages == 1) return;
+    if (place_.num_stages == 1) return;
     refuse(fmt::format(
         "dims.pp = {}, but the task has no pipeline\n  hint: its model is a stage, and its member `pipeline` "
         "points to the PipelineSchedule that runs it (pipeline_step.h)",
-        place.num_stages));
+        place_.num_stages));
   }
-  if (place.num_stages == 1 && place.world_size > 1) {
+  if (place_.num_stages == 1 && place_.world_size > 1) {
     refuse(
         "the task has a pipeline, but dims.pp does not say on how many ranks\n  hint: strategy \"fsdp\", dims.pp = N");
   }
@@ -230,130 +227,58 @@ void TrainerCore::check_pipeline(const ErasedTask& task) const {
 }
 
 FeedSettings TrainerCore::feed_settings() const {
-  return {.rank = place.data_rank,
-          .world_size = place.num_data_ranks,
-          .seed = options.seed.value_or(0),
-          .device = place.device,
-          .shares = options.use_distributed_sampler};
+  return {.rank = place_.data_rank,
+          .world_size = place_.num_data_ranks,
+          .seed = options_.seed.value_or(0),
+          .device = place_.device,
+          .shares = options_.use_distributed_sampler};
 }
 
 void TrainerCore::each_callback(const std::function<void(Callback&)>& call) const {
-  for (const auto& callback : options.callbacks) call(*callback);
+  for (const auto& callback : options_.callbacks) call(*callback);
 }
 
 std::vector<double> TrainerCore::sums(std::vector<double> numbers) const {
-  return reduced(place, std::move(numbers), ReduceOp::SUM);
+  return reduced(place_, std::move(numbers), ReduceOp::SUM);
 }
 
 std::vector<int64_t> TrainerCore::largest(std::vector<int64_t> numbers) const {
-  return reduced(place, std::move(numbers), ReduceOp::MAX);
-}
-
-void TrainerCore::set_metrics(const Metrics& values) {
-  for (const auto& [name, value] : values) {
-    ++times_set_[name];
-    const auto found =
-        std::find_if(metrics.begin(), metrics.end(), [&name = name](const auto& each) { return each.first == name; });
-    if (found == metrics.end()) {
-      metrics.emplace_back(name, value);
-    } else {
-      found->second = value;
-    }
-  }
-}
-
-std::optional<double> TrainerCore::metric(std::string_view name) const {
-  for (const auto& [known, value] : metrics) {
-    if (known == name) return value;
-  }
-  return std::nullopt;
-}
-
-int64_t TrainerCore::times_set(const std::string& name) const {
-  const auto found = times_set_.find(name);
-  return found == times_set_.end() ? 0 : found->second;
+  return reduced(place_, std::move(numbers), ReduceOp::MAX);
 }
 
 void TrainerCore::tell_if_all_is_done() {
-  const bool has_epochs = options.max_epochs > 0 && counters.epoch >= options.max_epochs;
-  const bool has_steps = options.max_steps > 0 && counters.step >= options.max_steps;
+  const bool has_epochs = options_.max_epochs > 0 && position_.epoch() >= options_.max_epochs;
+  const bool has_steps = options_.max_steps > 0 && position_.step() >= options_.max_steps;
   if (!has_epochs && !has_steps) return;
-  progress.print(fmt::format(
+  progress_.print(fmt::format(
       "nothing is left to train: all {} are done already; more of them go on, another folder for checkpoints begins "
       "anew",
-      has_epochs ? fmt::format("{} epochs", options.max_epochs) : fmt::format("{} steps", options.max_steps)));
+      has_epochs ? fmt::format("{} epochs", options_.max_epochs) : fmt::format("{} steps", options_.max_steps)));
 }
 
-namespace {
-
-// What the disk refuses is missing in a log, and training goes on. A wrong name of a metric is the program's mistake.
-class PatientLogger : public Logger {
- public:
-  explicit PatientLogger(std::shared_ptr<Logger> logger) : logger_(std::move(logger)) {}
-  void log_hyperparameters(const Hyperparameters& values) override {
-    warn_if_refused([&] { logger_->log_hyperparameters(values); });
-  }
-  void log_metrics(int64_t step, const Metrics& values) override {
-    warn_if_refused([&] { logger_->log_metrics(step, values); });
-  }
-  void flush() override {
-    warn_if_refused([&] { logger_->flush(); });
-  }
-  void close() override {
-    warn_if_refused([&] { logger_->close(); });
-  }
-
- private:
-  template <typename Call>
-  void warn_if_refused(const Call& call) {
-    try {
-      call();
-    } catch (const c10::ValueError&) {
-      throw;
-    } catch (const c10::Error& error) {
-      if (std::exchange(has_warned_, true)) return;
-      base::log_warning("Trainer: a log is incomplete\n  caused by: " + comm::text_of(error));
-    }
-  }
-
-  std::shared_ptr<Logger> logger_;
-  bool has_warned_ = false;
-};
-
-}  // namespace
-
 bool TrainerCore::is_logged() const {
-  return place.rank == 0 && options.fast_dev_run == 0 && (!options.log_folder.empty() || options.make_logger);
+  return place_.rank == 0 && options_.fast_dev_run == 0 && (!options_.log_folder.empty() || options_.make_logger);
 }
 
 void TrainerCore::open_logger() {
-  logger.reset();  // closes the files that the next one opens
-  if (!is_logged()) return;
-  const int64_t first_step = counters.step + 1;
-  auto loggers = std::make_shared<LoggerList>();
-  if (!options.log_folder.empty()) {
-    loggers->add(std::make_shared<PatientLogger>(detail::folder_loggers(options.log_folder, first_step, options.plot)));
-  }
-  if (options.make_logger) {
-    auto own = options.make_logger(first_step);
-    if (own) loggers->add(std::make_shared<PatientLogger>(std::move(own)));
-  }
-  if (loggers->empty()) return;
-  logger = std::move(loggers);
-  if (!options.hyperparameters.empty()) logger->log_hyperparameters(options.hyperparameters);
+  metrics_.close_logger();
+  if (is_logged()) metrics_.open_logger(options_, position_.step() + 1);
 }
 
-void TrainerCore::log(const Metrics& values) const {
-  if (logger && !values.empty()) logger->log_metrics(counters.step, values);
+void TrainerCore::log(const Metrics& values) const { metrics_.log(position_.step(), values); }
+
+void TrainerCore::record(const Metrics& values) {
+  metrics_.set(values);
+  log(values);
 }
 
 StepOutput run_forward(TrainerCore& core, const ErasedTask& task, BatchFeed& feed, bool is_training) {
   feed.for_each_tensor([&](at::Tensor& tensor) {
-    if (!core.place.device.is_cpu()) tensor = tensor.to(core.place.device, /*non_blocking=*/true);
-    tensor = core.precision.input(tensor);
+    if (!core.place().device.is_cpu()) tensor = tensor.to(core.place().device, /*non_blocking=*/true);
+    tensor = core.precision().input(tensor);
   });
-  Strategy& strategy = *core.strategy;
-  const auto autocast = core.precision.autocast();
+  Strategy& strategy = core.strategy();
+  const auto autocast = core.precision().autocast();
   const auto& whole = is_training ? task.step : task.evaluate;
   if (!whole) return task.loss_of(strategy.forward(task.input_of(feed.batch()), task.forward), feed.batch());
   TORCH_CHECK_VALUE(strategy.runs_whole_steps(),
@@ -381,10 +306,10 @@ struct BackwardAsUsual {
 }  // namespace
 
 StepOutput run_pass(TrainerCore& core, const ErasedTask& task, BatchFeed& feed, bool is_step) {
-  core.strategy->set_synchronises_gradients(is_step);
+  core.strategy().set_synchronises_gradients(is_step);
   if (!task.pipeline) return run_forward(core, task, feed, /*is_training=*/true);
   task.pipeline->set_backward(
-      {.scaler = core.precision.scaler(), .num_steps = core.accumulation, .synchronises = is_step});
+      {.scaler = core.precision().scaler(), .num_steps = core.position().accumulation(), .synchronises = is_step});
   const BackwardAsUsual after{*task.pipeline};
   return run_forward(core, task, feed, /*is_training=*/true);
 }
@@ -395,7 +320,7 @@ at::Tensor loss_number(const TrainerCore& core, const at::Tensor& loss) {
                     loss.defined() ? loss.numel() : 0,
                     "\n  hint: the mean over the batch, as most loss functions give it");
   if (is_dtensor(loss)) return loss_number(core, DTensor(loss.detach()).full_tensor());
-  const auto device = core.place.device;
+  const auto device = core.place().device;
   return loss.detach().reshape({}).to(device, at::kDouble, /*non_blocking=*/!device.is_cpu());
 }
 

@@ -3,27 +3,18 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "cohort/train/trainer/launch_place.h"
 #include "cohort/train/trainer/precision.h"
+#include "cohort/train/trainer/run_metrics.h"
+#include "cohort/train/trainer/run_position.h"
 #include "cohort/train/trainer/run_progress.h"
 #include "cohort/train/trainer/trainer.h"
 
 namespace cohort::train::detail {
-
-/// Where a run is; all ranks alike.
-struct RunCounters {
-  int64_t epoch = 0;    ///< that goes on, or comes next
-  int64_t step = 0;     ///< of the optimizer
-  int64_t batch = 0;    ///< of this epoch that each rank has done
-  int64_t samples = 0;  ///< of all ranks
-};
 
 class TrainerCore {
  public:
@@ -32,45 +23,63 @@ class TrainerCore {
   TrainerCore(const TrainerCore&) = delete;
   TrainerCore& operator=(const TrainerCore&) = delete;
 
+  /// Completed: with the mesh of `dims`, and the limits of fast_dev_run and overfit_batches.
+  const TrainerOptions& options() const { return options_; }
+  const LaunchPlace& place() const { return place_; }
+  /// Of TrainerOptions::dims.
+  const std::optional<DeviceMesh>& mesh() const { return mesh_; }
+  FeedSettings feed_settings() const;
+
   /// Puts the strategy around the task's model, unless it is there.
   void attach(ErasedTask& task);
-  /// Throws c10::ValueError where a pipeline is meant and there is none, or a task has one that cannot be run as the options say.
-  void check_pipeline(const ErasedTask& task) const;
-  FeedSettings feed_settings() const;
+  /// Both null before attach(); the optimizer also where the task has none.
+  Strategy* find_strategy() const { return strategy_.get(); }
+  torch::optim::Optimizer* find_optimizer() const { return optimizer_; }
+  /// Require them.
+  Strategy& strategy() const { return *strategy_; }
+  torch::optim::Optimizer& optimizer() const { return *optimizer_; }
+  Precision& precision() { return precision_; }
+
+  RunPosition& position() { return position_; }
+  const RunPosition& position() const { return position_; }
+  RunMetrics& metrics() { return metrics_; }
+  StepClock& clock() { return clock_; }
+  RunProgress& progress() { return progress_; }
+
   void each_callback(const std::function<void(Callback&)>& call) const;
+  /// Calls `event` of each callback.
+  template <class... Parameters, class... Arguments>
+  void tell(void (Callback::*event)(Trainer&, Parameters...), const Arguments&... arguments) const {
+    each_callback([&](Callback& callback) { (callback.*event)(trainer_, arguments...); });
+  }
 
   /// Sums over the ranks, number by number. Collective.
   std::vector<double> sums(std::vector<double> numbers) const;
   std::vector<int64_t> largest(std::vector<int64_t> numbers) const;
 
-  void set_metrics(const Metrics& values);
-  std::optional<double> metric(std::string_view name) const;
-  /// How often the number has been set; 0: never.
-  int64_t times_set(const std::string& name) const;
-  /// Says so where a run that goes on has reached its end before.
-  void tell_if_all_is_done();
+  /// The numbers count from now on, and are logged as those of this step.
+  void record(const Metrics& values);
+  void log(const Metrics& values) const;
   bool is_logged() const;
   /// On rank 0 what the options ask for, from the step after this one on.
   void open_logger();
-  void log(const Metrics& values) const;
-
-  Trainer& trainer;
-  TrainerOptions options;
-  LaunchPlace place;
-  std::optional<DeviceMesh> mesh;  ///< of TrainerOptions::dims
-  Precision precision;
-  std::unique_ptr<Strategy> strategy;
-  torch::optim::Optimizer* optimizer = nullptr;
-  RunCounters counters;
-  int64_t accumulation = 1;
-  Metrics metrics;
-  std::string stop_reason;
-  StepClock clock;
-  RunProgress progress;
-  std::shared_ptr<Logger> logger;  ///< null: nothing is logged
+  /// Says so where a run that goes on has reached its end before.
+  void tell_if_all_is_done();
 
  private:
-  std::map<std::string, int64_t, std::less<>> times_set_;
+  void check_pipeline(const ErasedTask& task) const;
+
+  Trainer& trainer_;
+  TrainerOptions options_;
+  LaunchPlace place_;
+  std::optional<DeviceMesh> mesh_;
+  Precision precision_;
+  std::unique_ptr<Strategy> strategy_;
+  torch::optim::Optimizer* optimizer_ = nullptr;
+  RunPosition position_;
+  RunMetrics metrics_;
+  StepClock clock_;
+  RunProgress progress_;
 };
 
 /// One forward pass on the feed's batch, under strategy and precision. `is_training`: by ErasedTask::step, else by evaluate.

@@ -23,36 +23,36 @@ namespace {
 class Rehearsal {
  public:
   explicit Rehearsal(TrainerCore& core) : core_(core) {
-    for (const auto& generator : core.place.generators()) rng_.push_back(checkpoint::rng_state(generator));
-    if (auto* const scaler = core.precision.scaler()) scaler_ = scaler->state_dict();
+    for (const auto& generator : core.place().generators()) rng_.push_back(checkpoint::rng_state(generator));
+    if (auto* const scaler = core.precision().scaler()) scaler_ = scaler->state_dict();
     for (const auto& each : tensors()) before_.push_back(each.detach().clone());
     std::swap(state_, optimizer_state());
-    for (const auto& group : core.optimizer->param_groups()) rates_.push_back(group.options().get_lr());
+    for (const auto& group : core.optimizer().param_groups()) rates_.push_back(group.options().get_lr());
   }
   ~Rehearsal() {
     const at::NoGradGuard no_grad;
     auto now = tensors();
     for (size_t i = 0; i < now.size(); ++i) now[i].detach().copy_(before_[i]);
     optimizer_state() = std::move(state_);
-    for (size_t i = 0; i < rates_.size(); ++i) core_.optimizer->param_groups()[i].options().set_lr(rates_[i]);
-    for (const auto& parameter : core_.strategy->parameters()) parameter.mutable_grad().reset();
-    if (auto* const scaler = core_.precision.scaler()) scaler->load_state_dict(scaler_);
-    for (size_t i = 0; i < rng_.size(); ++i) checkpoint::set_rng_state(rng_[i], core_.place.generators()[i]);
+    for (size_t i = 0; i < rates_.size(); ++i) core_.optimizer().param_groups()[i].options().set_lr(rates_[i]);
+    for (const auto& parameter : core_.strategy().parameters()) parameter.mutable_grad().reset();
+    if (auto* const scaler = core_.precision().scaler()) scaler->load_state_dict(scaler_);
+    for (size_t i = 0; i < rng_.size(); ++i) checkpoint::set_rng_state(rng_[i], core_.place().generators()[i]);
   }
   Rehearsal(const Rehearsal&) = delete;
   Rehearsal& operator=(const Rehearsal&) = delete;
 
  private:
   std::vector<at::Tensor> tensors() const {
-    auto all = core_.strategy->parameters();
-    for (const auto& buffer : core_.strategy->net().buffers()) all.push_back(buffer);
+    auto all = core_.strategy().parameters();
+    for (const auto& buffer : core_.strategy().net().buffers()) all.push_back(buffer);
     return all;
   }
 
   using OptimizerState = std::remove_reference_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
   OptimizerState& optimizer_state() const {
-    auto* const sharded = dynamic_cast<ZeroRedundancyOptimizer*>(core_.optimizer);
-    return sharded ? sharded->optim().state() : core_.optimizer->state();
+    auto* const sharded = dynamic_cast<ZeroRedundancyOptimizer*>(core_.find_optimizer());
+    return sharded ? sharded->optim().state() : core_.optimizer().state();
   }
 
   TrainerCore& core_;
@@ -66,20 +66,20 @@ class Rehearsal {
 // Returns the loss of this rank.
 double rehearse_step(TrainerCore& core, ErasedTask& task, BatchFeed& feed) {
   const StepOutput output = run_forward(core, task, feed, /*is_training=*/true);
-  core.precision.backward(output.loss);
-  core.precision.step(*core.optimizer);
-  core.optimizer->zero_grad();
+  core.precision().backward(output.loss);
+  core.precision().step(core.optimizer());
+  core.optimizer().zero_grad();
   return output.loss.item<double>();
 }
 
 void begin_rehearsal(TrainerCore& core, ErasedTask& task, const char* what) {
   core.attach(task);
-  TORCH_CHECK_VALUE(core.optimizer, "[cohort] Trainer: ", what, " needs an optimizer, and the task has none\n",
+  TORCH_CHECK_VALUE(core.find_optimizer(), "[cohort] Trainer: ", what, " needs an optimizer, and the task has none\n",
                     "  hint: Task{.model = net, .loss = cross_entropy, .optimizer = &optimizer}");
   TORCH_CHECK_VALUE(!task.pipeline, "[cohort] Trainer: ", what, " is not for models in stages, whose steps run whole\n",
                     "  hint: a few fits, with max_steps, tell the same");
-  core.strategy->net().train();
-  core.strategy->set_synchronises_gradients(true);
+  core.strategy().net().train();
+  core.strategy().set_synchronises_gradients(true);
 }
 
 uint64_t peak_bytes() {
@@ -91,14 +91,14 @@ uint64_t peak_bytes() {
 // Forward and backward alone, where a rank that is short of memory leaves no other one waiting. Returns what it threw.
 std::string short_of_memory(TrainerCore& core, ErasedTask& task, BatchFeed& feed) {
   std::string error;
-  core.strategy->set_synchronises_gradients(false);
+  core.strategy().set_synchronises_gradients(false);
   try {
-    core.precision.backward(run_forward(core, task, feed, /*is_training=*/true).loss);
+    core.precision().backward(run_forward(core, task, feed, /*is_training=*/true).loss);
   } catch (const c10::OutOfMemoryError& thrown) {
     error = comm::text_of(thrown);
   }
-  core.optimizer->zero_grad();
-  core.strategy->set_synchronises_gradients(true);
+  core.optimizer().zero_grad();
+  core.strategy().set_synchronises_gradients(true);
   return error;
 }
 
@@ -118,8 +118,8 @@ SizeOutcome try_size(TrainerCore& core, ErasedTask& task, BatchFeed& feed, int64
   SizeOutcome outcome;
   feed.start();
   // With strategies whose forward pass is collective the error goes on, and the others are told.
-  const bool is_alone = core.place.world_size == 1;
-  if (!is_alone && !core.strategy->evaluates_together()) {
+  const bool is_alone = core.place().world_size == 1;
+  if (!is_alone && !core.strategy().evaluates_together()) {
     outcome.has_data = core.largest({feed.next() ? 0 : 1})[0] == 0;
     if (outcome.has_data) outcome.error = short_of_memory(core, task, feed);
     if (!outcome.has_data || core.largest({outcome.error.empty() ? 0 : 1})[0] != 0) {
@@ -177,7 +177,7 @@ BatchSizeResult find_batch_size(TrainerCore& core, ErasedTask& task, BatchFeed& 
       break;
     }
     result.largest = size;
-    result.trials.push_back({size, core.sums({outcome.samples_per_second}).front() / core.place.world_size});
+    result.trials.push_back({size, core.sums({outcome.samples_per_second}).front() / core.place().world_size});
   }
   const auto fastest = std::max_element(result.trials.begin(), result.trials.end(), [](const auto& a, const auto& b) {
     return a.samples_per_second < b.samples_per_second;
@@ -204,13 +204,13 @@ LearningRateResult find_learning_rate(TrainerCore& core, ErasedTask& task, Batch
     const double part = static_cast<double>(step) / static_cast<double>(options.steps);
     const double rate = options.is_linear ? options.first + (options.last - options.first) * part
                                           : options.first * std::pow(options.last / options.first, part);
-    for (auto& group : core.optimizer->param_groups()) group.options().set_lr(rate);
+    for (auto& group : core.optimizer().param_groups()) group.options().set_lr(rate);
     if (core.largest({feed.next() ? 0 : 1})[0] != 0) {
       feed.set_epoch(++epoch);
       feed.start();
       TORCH_CHECK_VALUE(feed.next(), "[cohort] Trainer: find_learning_rate has no batch to train on");
     }
-    const double loss = core.sums({rehearse_step(core, task, feed)}).front() / core.place.world_size;
+    const double loss = core.sums({rehearse_step(core, task, feed)}).front() / core.place().world_size;
     average = kSmoothing * average + (1.0 - kSmoothing) * loss;
     const double smoothed = average / (1.0 - std::pow(kSmoothing, static_cast<double>(step + 1)));
     const bool diverges = step > 0 && options.early_stop_threshold && smoothed > *options.early_stop_threshold * best;

@@ -1,0 +1,30 @@
+/// ScheduleSteps: when the schedulers of a task step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cohort/train/trainer/schedule_handle.h"
+#include "cohort/train/trainer/trainer_core.h"
+
+namespace cohort::train::detail {
+
+class ScheduleSteps {
+ public:
+  /// Both must outlive this.
+  ScheduleSteps(TrainerCore& core, const std::vector<Schedule>& schedules);
+
+  /// After a step of the optimizer, or at the end of an epoch, which counts as done. A scheduler whose number has not been set
+  /// since its last step waits.
+  void after(Schedule::Interval interval);
+  /// The numbers that schedulers take.
+  std::vector<std::string> monitors() const;
+
+ private:
+  TrainerCore& core_;
+  const std::vector<Schedule>& schedules_;
+  std::vector<int64_t> times_seen_;  ///< by schedule: how often its number had been set
+};
+
+}  // namespace cohort::train::detail
