@@ -76,8 +76,8 @@ void ShmBackend::be_monitored(const ShmCall& call) {
   if (failure.empty()) wait_for(*session_, answer, std::nullopt, &failure);
   if (failure.empty() && *answer.byte() == 0) failure = "rank 0 did not see every rank in time";
   if (failure.empty()) return;
-  session_->keep({word.transfer, word.memory});
-  session_->keep({answer.transfer, answer.memory});
+  session_->transfers().keep({word.transfer, word.memory});
+  session_->transfers().keep({answer.transfer, answer.memory});
   throw_failure({.causes = {c10::str("Rank ", rank_,
                                      " successfully reached monitoredBarrier, but received errors while waiting for "
                                      "send/recv from rank 0. Please check rank 0 logs for faulty rank.\n Original "
@@ -110,10 +110,10 @@ void ShmBackend::monitor(const ShmCall& call, bool wait_all_ranks) {
     missing.push_back(std::to_string(rank));
     if (failure.empty()) failure = ended ? problem : "Operation timed out!";
   }
-  for (const auto& word : words) session_->keep({word.transfer, word.memory});
+  for (const auto& word : words) session_->transfers().keep({word.transfer, word.memory});
   for (int rank = 1; rank < size_; ++rank) {
     const auto answer = post(*session_, options, rank, answer_tag(call.sequence), /*sends=*/true, missing.empty());
-    session_->keep({answer.transfer, answer.memory});
+    session_->transfers().keep({answer.transfer, answer.memory});
   }
   if (missing.empty()) return;
   if (is_out_of_time && !wait_all_ranks)

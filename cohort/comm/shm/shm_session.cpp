@@ -1,14 +1,15 @@
 #include "cohort/comm/shm/shm_session.h"
 
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 #include <pthread.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <iterator>
 #include <optional>
+#include <utility>
 
 #include "cohort/base/host.h"
+#include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/watch/throw_failure.h"
@@ -17,17 +18,9 @@
 namespace cohort::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// What the caller has before the progress thread takes its work, where cores are shared.
-constexpr auto kGrace = std::chrono::milliseconds(1);
 // What the others have to come to an operation before its caller goes on and the progress thread takes it. A rank that is ahead
 // loses nothing by it, and is ahead less afterwards.
 constexpr auto kMoment = std::chrono::milliseconds(1);
-// After this long without work the progress thread sleeps until it is woken.
-constexpr auto kAttention = std::chrono::milliseconds(50);
-// With cores to spare: how long it looks for work before it sleeps; queueing then wakes nobody.
-constexpr int kPausesBeforeSleep = 4000;
 
 const Failure& aborted() {
   static const auto* const failure =
@@ -66,7 +59,8 @@ ShmSession::ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& 
       arenas_(group->arenas()),
       timeout_(request.timeout),
       group_(std::move(group)),
-      find_obstacle_([this] { return find_obstacle(); }) {}
+      running_(identity_, watch_.get()),
+      queue_(cores, [this] { return start_progress_thread(); }) {}
 
 std::shared_ptr<ShmSession> ShmSession::create(std::unique_ptr<shm::Group> group, const BackendRequest& request,
                                                Cores cores) {
@@ -77,14 +71,16 @@ std::shared_ptr<ShmSession> ShmSession::create(std::unique_ptr<shm::Group> group
 
 ShmSession::~ShmSession() { close(); }
 
+std::thread ShmSession::start_progress_thread() {
+  return std::thread([self = shared_from_this()] {
+    self->queue_.work_in_background([&] { return self->run_front(Runner::kProgressThread); });
+  });
+}
+
 size_t ShmSession::num_pending() {
-  auto count = num_queued_.load();  // first, see take()
-  count += num_running_.load() + static_cast<size_t>(num_transfers_.load());
-  std::vector<Kept> finished;
-  const std::lock_guard lock(kept_mutex_);
-  finished = take_finished_transfers();
-  for (const auto& each : kept_) count += each.is_pending;
-  return count;
+  auto count = queue_.size();  // first, see WorkQueue::take()
+  count += num_running_.load();
+  return count + transfers_.num_pending();
 }
 
 void ShmSession::set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
@@ -97,28 +93,13 @@ shm::CallOptions ShmSession::options_of(const ShmCall& call) const {
   return options;
 }
 
-// Called by the engine, in the thread that runs the operation.
-std::string ShmSession::find_obstacle() {
-  interrupted_ = find_interruption();
-  if (interrupted_) {
-    was_interrupted_ = true;
-    return "interrupted by a signal while it waited";
-  }
-  if (is_completing_ && ++num_looks_while_completing_ == kLooksBeforeWarning) warn_of_long_wait();
-  if (!watch_) return {};
-  const auto operation = describe(*running_, running_shown_, identity_);
-  if (delayed_ != operation.sequence) watch_->delayed(operation);
-  delayed_ = operation.sequence;
-  return watch_->find_obstacle(operation);
-}
-
 std::exception_ptr ShmSession::to_exception(const ShmCall& call, at::TensorList shown, Failure failure) const {
   try {
     if (failure.kind == Failure::Kind::kArgument) {
       throw_failure({.kind = failure.kind, .causes = {argument_text(call, failure)}});
     }
     const auto operation = describe(call, shown, identity_);
-    const bool interrupted = failure.kind == Failure::Kind::kObstacle && was_interrupted_;
+    const bool interrupted = failure.kind == Failure::Kind::kObstacle && running_.was_interrupted();
     if (interrupted) failure.hint = "destroy_process_group() and start again on every rank";
     if (interrupted || !watch_ || is_forked_child()) throw_failure(failure_of(operation, std::move(failure)));
     failure.timeout = *options_of(call).timeout;
@@ -138,14 +119,13 @@ std::exception_ptr ShmSession::execute(const ShmCall& call, at::TensorList shown
   if (!group_) return to_exception(call, shown, closed());
   auto options = options_of(call);
   options.keeps_core = keeps_core(runner);
-  options.find_obstacle = &find_obstacle_;
-  running_ = &call;
-  running_shown_ = shown;
+  running_.begin(call, shown, options);
   std::exception_ptr exception;
   try {
     const auto outcome = body(*group_, options);
     if (outcome) [[unlikely]] {
-      exception = interrupted_ ? std::exchange(interrupted_, nullptr) : to_exception(call, shown, *outcome);
+      exception = running_.take_interruption();
+      if (!exception) exception = to_exception(call, shown, *outcome);
     }
   } catch (...) {
     exception = std::current_exception();
@@ -170,6 +150,13 @@ std::unique_lock<std::timed_mutex> ShmSession::wait_to_run() {
   return run;
 }
 
+const Failure& ShmSession::closed() {
+  static const auto* const failure = new Failure{Failure::Kind::kAborted,
+                                                 {"the group was destroyed, or shut down, before the operation ended"},
+                                                 "wait() for every Work before destroy_process_group()"};
+  return *failure;
+}
+
 Failure ShmSession::refusal() const { return is_forked_child() ? forked() : closed(); }
 
 bool ShmSession::is_forked_child() const { return num_forks.load(std::memory_order_relaxed) != num_forks_; }
@@ -180,7 +167,7 @@ bool ShmSession::run_now(CallMaker make_call, at::TensorList shown, BodyRef body
     return true;
   }
   const auto run = wait_to_run();
-  if (has_queued()) return false;
+  if (queue_.has_queued()) return false;
   exception = execute(make_call(), shown, body, Runner::kCaller);
   return true;
 }
@@ -201,33 +188,12 @@ bool ShmSession::run_now(ShmWork& work, at::TensorList shown, BodyRef body) {
 
 void ShmSession::enqueue(WorkPtr work) {
   if (is_forked_child()) return refuse(*work, forked());
-  std::unique_lock lock(queue_mutex_);
-  if (is_closed_) {
-    lock.unlock();
-    return refuse(*work, closed());
-  }
-  queue_.push_back(std::move(work));
-  num_queued_.store(queue_.size(), std::memory_order_relaxed);
-  const bool wakes = is_asleep_;
-  if (threads_.empty()) appoint();
-  lock.unlock();
-  if (wakes) wake_.notify_one();
+  if (!queue_.push(work)) refuse(*work, closed());
 }
 
 void ShmSession::refuse(ShmWork& work, const Failure& failure) {
   work.finish_with(to_exception(work.call(), work.shown(), failure));
   work.announce();
-}
-
-ShmSession::WorkPtr ShmSession::take() {
-  const std::lock_guard lock(queue_mutex_);
-  if (queue_.empty()) return {};
-  auto work = std::move(queue_.front());
-  queue_.pop_front();
-  num_queued_.store(queue_.size(), std::memory_order_release);  // after the count of those that run
-  ++num_taken_;
-  if (queue_.empty()) is_in_hurry_ = false;
-  return work;
 }
 
 ShmSession::WorkPtr ShmSession::run_front(Runner runner) {
@@ -236,10 +202,10 @@ ShmSession::WorkPtr ShmSession::run_front(Runner runner) {
   const Running running(num_running_);
   std::optional<Running> in_background;
   if (runner == Runner::kProgressThread) in_background.emplace(num_running_in_background_);
-  auto work = take();
+  auto work = queue_.take();
   if (!work) return work;
   work->finish_with(execute(work->call(), work->shown(), work->body(), runner));
-  if (auto exception = work->exception(); exception && is_completing_ && num_lost_++ == 0) {
+  if (auto exception = work->exception(); exception && running_.is_completing() && num_lost_++ == 0) {
     first_lost_ = std::move(exception);
   }
   return work;
@@ -250,16 +216,12 @@ bool ShmSession::run_with_others(const ShmWork& work) {
   WorkPtr front;
   {
     const std::unique_lock run(run_mutex_, std::try_to_lock);
-    if (!run.owns_lock() || !group_) return false;
-    {
-      const std::lock_guard lock(queue_mutex_);
-      if (queue_.empty() || queue_.front().get() != &work) return false;
-    }
+    if (!run.owns_lock() || !group_ || !queue_.is_front(work)) return false;
     auto options = options_of(work.call());
     options.keeps_core = keeps_core(Runner::kCaller);
     if (!group_->meet_soon(kMoment, options)) return false;
     const Running running(num_running_);
-    front = take();
+    front = queue_.take();
     if (!front) return false;
     front->finish_with(execute(front->call(), front->shown(), front->body(), Runner::kCaller));
   }
@@ -269,7 +231,7 @@ bool ShmSession::run_with_others(const ShmWork& work) {
 
 void ShmSession::run_or_hurry(ShmWork& work) {
   if (cores_ != Cores::kSpare && run_with_others(work)) return;
-  hurry();
+  queue_.hurry();
 }
 
 void ShmSession::run_through(ShmWork& work) {
@@ -283,109 +245,8 @@ void ShmSession::run_through(ShmWork& work) {
   }
 }
 
-void ShmSession::hurry() {
-  {
-    const std::lock_guard lock(queue_mutex_);
-    is_in_hurry_ = !queue_.empty();
-    if (is_in_hurry_ && !has_leader_ && !is_closed_) appoint();
-  }
-  wake_.notify_one();
-}
-
-void ShmSession::wait_for_work(std::unique_lock<std::mutex>& lock, bool is_quiet) {
-  const auto has_work = [this] { return is_closed_ || !queue_.empty(); };
-  if (cores_ == Cores::kSpare && !is_quiet) {
-    lock.unlock();
-    for (int i = 0; i < kPausesBeforeSleep && num_queued_.load(std::memory_order_relaxed) == 0; ++i) shm::pause();
-    lock.lock();
-    if (has_work()) return;
-  }
-  is_asleep_ = is_quiet || cores_ == Cores::kSpare;
-  if (is_quiet) {
-    wake_.wait(lock, has_work);
-  } else {
-    wake_.wait_for(lock, kGrace, has_work);
-  }
-  is_asleep_ = false;
-}
-
-// True if the front of the queue is not to be taken yet.
-bool ShmSession::gives_grace(std::unique_lock<std::mutex>& lock) {
-  if (cores_ == Cores::kSpare || is_in_hurry_) return false;
-  const auto num_taken = num_taken_;
-  wake_.wait_for(lock, kGrace, [this] { return is_closed_ || is_in_hurry_; });
-  return num_taken_ != num_taken;
-}
-
-// Needs queue_mutex_. Another progress thread leads from now on.
-void ShmSession::appoint() {
-  has_leader_ = true;
-  if (num_spare_threads_ > num_appointed_) {
-    ++num_appointed_;
-    spare_.notify_one();
-  } else {
-    threads_.emplace_back([self = shared_from_this()] { self->work_in_background(); });
-  }
-}
-
-// True if this thread still leads afterwards.
-bool ShmSession::announce_as_leader(ShmWork& work) {
-  if (!work.has_future()) {
-    work.announce();
-    return true;
-  }
-  {
-    const std::lock_guard lock(queue_mutex_);
-    has_leader_ = false;
-    if (!queue_.empty() && !is_closed_) appoint();
-  }
-  work.announce();
-  const std::lock_guard lock(queue_mutex_);
-  return !std::exchange(has_leader_, true);
-}
-
-// Without the queue's lock: this may drop the last reference to the work.
-ShmSession::Step ShmSession::run_and_announce() {
-  const auto work = run_front(Runner::kProgressThread);
-  if (!work) return Step::kNothingToRun;
-  return announce_as_leader(*work) ? Step::kRan : Step::kLeadLost;
-}
-
-// Until another thread leads, or the group is closed.
-void ShmSession::lead(std::unique_lock<std::mutex>& lock) {
-  auto last_work = Clock::now();
-  while (!is_closed_) {
-    if (queue_.empty()) {
-      wait_for_work(lock, Clock::now() - last_work > kAttention);
-      continue;
-    }
-    last_work = Clock::now();
-    if (gives_grace(lock)) continue;
-    // What has been queued meanwhile has had its time.
-    for (auto left = queue_.size(); left > 0 && !is_closed_; --left) {
-      lock.unlock();
-      const auto step = run_and_announce();
-      lock.lock();
-      if (step == Step::kLeadLost) return;
-      if (step == Step::kNothingToRun) break;
-    }
-  }
-}
-
-void ShmSession::work_in_background() {
-  pthread_setname_np(pthread_self(), "cohort-shm");
-  std::unique_lock lock(queue_mutex_);
-  while (!is_closed_) {
-    lead(lock);
-    ++num_spare_threads_;
-    spare_.wait(lock, [this] { return is_closed_ || num_appointed_ > 0; });
-    --num_spare_threads_;
-    if (num_appointed_ > 0) --num_appointed_;
-  }
-}
-
 void ShmSession::fail_queue(const Failure& failure) {
-  while (const auto work = take()) refuse(*work, failure);
+  while (const auto work = queue_.take()) refuse(*work, failure);
 }
 
 void ShmSession::abort() {
@@ -403,27 +264,122 @@ ShmSession::OpenExchange ShmSession::exchange() {
   return open;
 }
 
-std::vector<ShmSession::Kept> ShmSession::take_finished_transfers() {
-  const auto first = std::partition(kept_.begin(), kept_.end(), [](const auto& it) { return !it.transfer->is_done(); });
-  std::vector<Kept> finished(std::make_move_iterator(first), std::make_move_iterator(kept_.end()));
-  kept_.erase(first, kept_.end());
-  return finished;
+// ---- the end: what was started is completed, then the group is left
+
+void ShmSession::complete_queue() {
+  while (queue_.size() > 0) {
+    if (const auto work = run_front(Runner::kCaller)) work->announce();
+  }
+  // A thread that waits for its own operation may go on as long as it likes.
+  while (num_running_in_background_.load() > 0) {
+    std::unique_lock run(run_mutex_, std::defer_lock);
+    if (!run.try_lock_for(kLookInterval)) throw_interruption();
+  }
 }
 
-// Sends that failed, and receives that nobody will see.
-size_t ShmSession::num_unfinished_transfers() {
-  const std::lock_guard lock(kept_mutex_);
-  const auto is_lost = [](const auto& it) {
-    return it.is_pending && (!it.transfer->is_done() || it.transfer->failure() != nullptr);
+void ShmSession::complete_sends() {
+  for (;;) {
+    const auto open = exchange();
+    if (!open.exchange || open.exchange->wait_for_sends(kLookInterval)) return;
+    throw_interruption();
+  }
+}
+
+void ShmSession::settle() {
+  if (ends_without_waiting()) return;
+  // A thread within an operation of its own may go on as long as it likes.
+  const std::unique_lock run(run_mutex_, std::try_to_lock);
+  if (!run.owns_lock() || !group_ || group_->is_settled() || group_->failure()) return;
+  const Running running(num_running_);  // so that close() ends it
+  std::exception_ptr interruption;
+  int num_looks = 0;
+  const std::function<std::string()> look = [&]() -> std::string {
+    interruption = find_interruption();
+    if (interruption) return "interrupted by a signal";
+    if (++num_looks == kLooksBeforeWarning) {
+      base::log_warning(fmt::format(
+          "group \"{}\" is to be destroyed, and waits until all ranks have come to this rank's last operation. Let all "
+          "ranks make as many calls.",
+          identity_.group));
+    }
+    return {};
   };
-  return static_cast<size_t>(std::count_if(kept_.begin(), kept_.end(), is_lost));
+  const auto failure = group_->settle({.timeout = timeout_.load(), .find_obstacle = &look});
+  if (interruption) std::rethrow_exception(interruption);
+  if (!failure || failure->kind == Failure::Kind::kAborted) return;
+  base::log_warning(fmt::format("the last operations on group \"{}\" have not ended well on all ranks\n{}\n{}",
+                                identity_.group, base::join(failure->causes, "\n"), failure->hint));
 }
 
-void ShmSession::keep(Kept transfer) {
-  std::vector<Kept> finished;
-  const std::lock_guard lock(kept_mutex_);
-  finished = take_finished_transfers();
-  kept_.push_back(std::move(transfer));
+size_t ShmSession::complete() {
+  if (is_forked_child()) return 0;
+  const HostUnlocked unlocked;
+  running_.set_completing(true);
+  do {
+    complete_queue();
+    complete_sends();
+    settle();
+  } while (queue_.size() > 0);  // callbacks may start more
+  running_.set_completing(false);
+  return num_lost_ + transfers_.num_lost();
+}
+
+void ShmSession::warn_of_lost(size_t count) const {
+  auto text = fmt::format(
+      "group \"{}\" was destroyed with {} operation(s) that nobody waited for and that could not be completed. Call "
+      "wait() on "
+      "every Work before destroy_process_group().",
+      identity_.group, count);
+  try {
+    if (first_lost_) std::rethrow_exception(first_lost_);
+  } catch (const std::exception& error) {
+    text += "\n" + text_of(error);
+  }
+  base::log_warning(text);
+}
+
+void ShmSession::complete_and_close() {
+  const bool had_failed = has_failed_;
+  try {
+    const auto num_lost = complete();
+    if (num_lost > 0 && !had_failed) warn_of_lost(num_lost);
+  } catch (...) {
+    close();
+    throw;
+  }
+  close();
+}
+
+void ShmSession::forget() {
+  queue_.forget_threads();
+  [[maybe_unused]] auto* const left_as_it_is = group_.release();
+}
+
+void ShmSession::close() {
+  if (getpid() != owner_) return forget();
+  const HostUnlocked unlocked;
+  auto threads = queue_.close();
+  if (!threads) return;
+  remove_background_threads(*this);
+  if (num_pending() > 0) {
+    const std::shared_lock lock(lifetime_);
+    group_->abort();
+  }
+  fail_queue(closed());
+  // A future's callback may drop the last reference to the group in a progress thread itself.
+  for (auto& thread : *threads) {
+    if (thread.get_id() == std::this_thread::get_id()) {
+      thread.detach();
+    } else {
+      thread.join();
+    }
+  }
+  {
+    const std::lock_guard run(run_mutex_);
+    const std::lock_guard lifetime(lifetime_);
+    group_.reset();
+  }
+  transfers_.clear();
 }
 
 }  // namespace cohort::comm

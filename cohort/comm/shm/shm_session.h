@@ -1,5 +1,5 @@
-/// ShmSession: one rank's membership in a group of the backend "shm": the engine's group, the queue of asynchronous
-/// operations, the threads that work on them. Shared by the backend and its Works, so that either may go first.
+/// ShmSession: one rank's membership in a group of the backend "shm": the engine's group, who runs operations on it (WorkQueue,
+/// RunningOperation), and how that ends. Shared by the backend and its Works, so that either may go first.
 ///
 /// [Note: who runs what] Operations run one at a time, in order, under run_mutex_. A synchronous one runs in the caller if
 /// nothing is queued before it. An asynchronous one is queued; whoever waits for it runs the queue up to it. The progress
@@ -26,18 +26,17 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "cohort/comm/backend/backend_request.h"
 #include "cohort/comm/backend/background_threads.h"
+#include "cohort/comm/shm/session/running_operation.h"
+#include "cohort/comm/shm/session/session_transfers.h"
+#include "cohort/comm/shm/session/work_queue.h"
 #include "cohort/comm/shm/shm_call.h"
 #include "cohort/comm/shm/shm_work.h"
 #include "cohort/comm/watch/operation_watch.h"
@@ -45,9 +44,6 @@
 #include "cohort/shm/group.h"
 
 namespace cohort::comm {
-
-/// What the ranks of this host have: fewer cores than ranks, one each, or more.
-enum class Cores { kShared, kOwn, kSpare };
 
 class ShmSession final : public BackgroundThreads, public std::enable_shared_from_this<ShmSession> {
  public:
@@ -78,7 +74,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   /// it runs at once in the calling thread; else the progress thread gives the caller no more time.
   void run_or_hurry(ShmWork& work);
   /// The progress thread must no longer give the caller time: somebody waits who cannot run the queue.
-  void hurry();
+  void hurry() { queue_.hurry(); }
 
   /// Ends what runs and what is queued with an error, and refuses what comes.
   void abort();
@@ -100,15 +96,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   OpenExchange exchange();
   /// Why exchange() gave none.
   base::Failure refusal() const;
-  /// Sends and receives under way.
-  void add_transfers(int difference) { num_transfers_.fetch_add(difference); }
-  /// Keeps the memory of a transfer that nobody waits for until it is done.
-  struct Kept {
-    shm::TransferPtr transfer;
-    at::Tensor memory;
-    bool is_pending = false;
-  };
-  void keep(Kept transfer);
+  SessionTransfers& transfers() { return transfers_; }
 
   shm::CallOptions options_of(const ShmCall& call) const;
   OperationWatch* watch() const { return watch_.get(); }
@@ -133,23 +121,15 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
     std::atomic<size_t>& count_;
   };
   enum class Runner { kCaller, kProgressThread };
-  enum class Step { kRan, kLeadLost, kNothingToRun };
-
-  /// How often a thread that waits for another one's operation looks for an interruption.
-  static constexpr auto kLookInterval = std::chrono::milliseconds(250);
-  /// Of kLookInterval each, while a group that is to be destroyed waits for an operation.
-  static constexpr int kLooksBeforeWarning = 20;
 
   ShmSession(std::unique_ptr<shm::Group> group, const BackendRequest& request, Cores cores);
 
   static const base::Failure& closed();
-  bool has_queued() const { return num_queued_.load(std::memory_order_relaxed) > 0; }
+  std::thread start_progress_thread();
   /// The same again: false, or what to throw, or null.
   bool run_now(CallMaker make_call, at::TensorList shown, BodyRef body, std::exception_ptr& exception);
   std::exception_ptr execute(const ShmCall& call, at::TensorList shown, BodyRef body, Runner runner);
   bool keeps_core(Runner runner) const;
-  std::string find_obstacle();
-  WorkPtr take();
   /// Runs the front of the queue, and gives it back for whoever is to announce it; null if there is none.
   WorkPtr run_front(Runner runner);
   bool run_with_others(const ShmWork& work);
@@ -161,18 +141,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
   /// Others may still wait for a third rank in an operation in which this one had no need to wait.
   void settle();
   void warn_of_lost(size_t count) const;
-  void warn_of_long_wait();
-  void work_in_background();
-  void lead(std::unique_lock<std::mutex>& lock);
-  Step run_and_announce();
-  bool announce_as_leader(ShmWork& work);
-  void appoint();
-  void wait_for_work(std::unique_lock<std::mutex>& lock, bool is_quiet);
-  bool gives_grace(std::unique_lock<std::mutex>& lock);
   bool is_forked_child() const;
-  /// Needs kept_mutex_, and is dropped without it, as what it holds may be the last reference to a tensor.
-  std::vector<Kept> take_finished_transfers();
-  size_t num_unfinished_transfers();
   void forget();
 
   /// The process that joined; in a forked child there is nothing to close, and nothing may be called.
@@ -191,39 +160,15 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
 
   /// Held while an operation runs.
   std::timed_mutex run_mutex_;
-  std::function<std::string()> find_obstacle_;
-  const ShmCall* running_ = nullptr;
-  at::TensorList running_shown_;
-  uint64_t delayed_ = 0;
-  int num_looks_while_completing_ = 0;
+  RunningOperation running_;
   std::exception_ptr first_lost_;
   size_t num_lost_ = 0;  ///< during complete()
-  std::exception_ptr interrupted_;
-  std::atomic<bool> was_interrupted_ = false;
 
-  mutable std::mutex queue_mutex_;
-  std::condition_variable wake_;
-  std::deque<WorkPtr> queue_;
-  uint64_t num_taken_ = 0;
-  bool is_asleep_ = false;
-  bool is_in_hurry_ = false;
-  bool is_closed_ = false;
-  /// Progress threads: at most one leads, the others run callbacks or are spare.
-  std::vector<std::thread> threads_;
-  std::condition_variable spare_;
-  bool has_leader_ = false;
-  int num_spare_threads_ = 0;
-  int num_appointed_ = 0;
-
-  std::atomic<size_t> num_queued_ = 0;
+  WorkQueue queue_;
   std::atomic<size_t> num_running_ = 0;  ///< those that are about to run included
   std::atomic<size_t> num_running_in_background_ = 0;
   std::atomic<bool> has_failed_ = false;
-  std::atomic<bool> is_completing_ = false;
-  std::atomic<int> num_transfers_ = 0;
-
-  std::mutex kept_mutex_;
-  std::vector<Kept> kept_;
+  SessionTransfers transfers_;
 };
 
 }  // namespace cohort::comm

@@ -38,8 +38,8 @@ TransferWork::~TransferWork() {
     note_unawaited(call_.operation->name, call_.sequence, session_->identity().group, UnawaitedOn::kThisRank);
   }
   if (!transfer_ || completed_) return;
-  session_->add_transfers(-1);
-  session_->keep({std::move(transfer_), memory_, /*is_pending=*/true});
+  session_->transfers().add(-1);
+  session_->transfers().keep({std::move(transfer_), memory_, /*is_pending=*/true});
 }
 
 void TransferWork::start() {
@@ -48,7 +48,7 @@ void TransferWork::start() {
   const auto options = session_->options_of(call_);
   const auto elements = elements_of(memory_);
   const int peer = call_.operation->type == c10d::OpType::RECVANYSOURCE ? shm::Exchange::kAnySource : call_.root;
-  session_->add_transfers(1);
+  session_->transfers().add(1);
   transfer_ = receives(call_) ? open.exchange->receive(memory_.data_ptr(), elements, peer, call_.tag, options)
                               : open.exchange->send(memory_.const_data_ptr(), elements, peer, call_.tag, options);
 }
@@ -67,7 +67,7 @@ void TransferWork::announce() {
     const std::lock_guard lock(mutex_);
     future.swap(future_);
   }
-  if (transfer_) session_->add_transfers(-1);
+  if (transfer_) session_->transfers().add(-1);
   if (recordFunctionEndCallback_) recordFunctionEndCallback_();
   if (!future) return;
   if (exception_) {
