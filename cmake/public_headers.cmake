@@ -68,6 +68,7 @@ set(COHORT_PUBLIC_HEADERS
     cohort/data/loader/tensors_of.h
     cohort/data/loader/worker_threads.h
     cohort/base/file.h
+    cohort/base/index_range.h
     cohort/base/result.h
     cohort/comm/backend/backend_request.h
     cohort/parallel/data_parallel/gather_log.h

@@ -126,10 +126,4 @@ at::Tensor take_ranges(const at::Tensor& tensor, int64_t dim, const IndexRanges&
   return parts.size() == 1 ? parts.front() : at::cat(parts, dim);
 }
 
-int64_t num_indices(const IndexRanges& ranges) {
-  int64_t sum = 0;
-  for (const auto& range : ranges) sum += range.size();
-  return sum;
-}
-
 }  // namespace cohort

@@ -12,20 +12,16 @@
 #include <cstdint>
 #include <vector>
 
+#include "cohort/base/index_range.h"
 #include "cohort/export.h"
 #include "cohort/mesh/placement.h"
 
 namespace cohort {
 
-/// Indices of a dimension from `begin` up to but not including `end`.
-struct IndexRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-  int64_t size() const { return end - begin; }
-  bool operator==(const IndexRange&) const = default;
-};
-/// In the order in which a rank's own tensor has them. None is empty, and none begins where the one before it ends.
-using IndexRanges = std::vector<IndexRange>;
+using base::IndexRange;
+/// Of a rank's part of a dimension. None begins where the one before it ends.
+using base::IndexRanges;
+using base::num_indices;
 
 /// Chunk `index` of `num_chunks`; an empty one begins and ends at `size`.
 /// Throws c10::ValueError unless 0 <= index < num_chunks and size >= 0.
@@ -63,7 +59,5 @@ COHORT_API at::Tensor pad_tensor(const at::Tensor& tensor, int64_t dim, int64_t 
 COHORT_API at::Tensor unpad_tensor(const at::Tensor& tensor, int64_t dim, int64_t num_padding);
 /// What `ranges` name of `tensor` along `dim`, one after the other: a view if it is one range, else a copy.
 COHORT_API at::Tensor take_ranges(const at::Tensor& tensor, int64_t dim, const IndexRanges& ranges);
-/// The sum of their sizes.
-COHORT_API int64_t num_indices(const IndexRanges& ranges);
 
 }  // namespace cohort

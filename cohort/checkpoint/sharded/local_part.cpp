@@ -42,12 +42,7 @@ files::Region region_of(const std::string& key, const StateValue& value) {
   const ShardSpec& spec = *value.spec;
   TORCH_CHECK_VALUE(!spec.is_partial(), "tensor \"", key, "\" is ", spec.to_string(),
                     ", a sum that is not complete; redistribute it first");
-  const std::vector<IndexRanges> held = spec.held_ranges();
-  files::Region region(spec.shape().size());
-  if (held.empty() && !region.empty()) return region;
-  for (size_t dim = 0; dim < held.size(); ++dim) {
-    for (const IndexRange& range : held[dim]) region[dim].push_back({range.begin, range.end});
-  }
+  const files::Region region = spec.held_ranges();
   const bool is_empty = files::num_elements(region) == 0;
   TORCH_CHECK_VALUE(
       is_empty ? value.tensor.numel() == 0 : value.tensor.sizes() == at::IntArrayRef(files::shape_of(region)),

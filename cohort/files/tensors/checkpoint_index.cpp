@@ -23,7 +23,7 @@ Json json_of(const Region& region) {
   Json dims = Json::array();
   for (const auto& ranges : region) {
     Json list = Json::array();
-    for (const DimRange& range : ranges) list.push_back({range.begin, range.end});
+    for (const IndexRange& range : ranges) list.push_back({range.begin, range.end});
     dims.push_back(std::move(list));
   }
   return dims;

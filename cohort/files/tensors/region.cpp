@@ -9,15 +9,9 @@ namespace {
 using base::Error;
 using base::Result;
 
-int64_t num_indices(const std::vector<DimRange>& ranges) {
-  int64_t count = 0;
-  for (const DimRange& range : ranges) count += range.end - range.begin;
-  return count;
-}
-
-bool ranges_overlap(const std::vector<DimRange>& a, const std::vector<DimRange>& b) {
-  for (const DimRange& left : a) {
-    for (const DimRange& right : b) {
+bool ranges_overlap(const IndexRanges& a, const IndexRanges& b) {
+  for (const IndexRange& left : a) {
+    for (const IndexRange& right : b) {
       if (left.begin < right.end && right.begin < left.end) return true;
     }
   }
@@ -25,16 +19,16 @@ bool ranges_overlap(const std::vector<DimRange>& a, const std::vector<DimRange>&
 }
 
 // Indices that both have along a dimension: where they lie in each.
-std::vector<ElementRun> common_segments(const std::vector<DimRange>& from, const std::vector<DimRange>& to) {
+std::vector<ElementRun> common_segments(const IndexRanges& from, const IndexRanges& to) {
   std::vector<ElementRun> segments;
   int64_t from_place = 0;
-  for (const DimRange& source : from) {
+  for (const IndexRange& source : from) {
     int64_t to_place = 0;
-    for (const DimRange& target : to) {
+    for (const IndexRange& target : to) {
       const int64_t begin = std::max(source.begin, target.begin);
       const int64_t end = std::min(source.end, target.end);
       const ElementRun segment{from_place + begin - source.begin, to_place + begin - target.begin, end - begin};
-      to_place += target.end - target.begin;
+      to_place += target.size();
       if (segment.count <= 0) continue;
       ElementRun* last = segments.empty() ? nullptr : &segments.back();
       if (last && last->from + last->count == segment.from && last->to + last->count == segment.to) {
@@ -43,7 +37,7 @@ std::vector<ElementRun> common_segments(const std::vector<DimRange>& from, const
         segments.push_back(segment);
       }
     }
-    from_place += source.end - source.begin;
+    from_place += source.size();
   }
   std::sort(segments.begin(), segments.end(), [](const ElementRun& a, const ElementRun& b) { return a.from < b.from; });
   return segments;
@@ -165,9 +159,9 @@ bool overlaps(const Region& a, const Region& b) {
 bool contains(const Region& outer, const Region& inner) {
   for (size_t dim = 0; dim < outer.size(); ++dim) {
     const auto& ranges = outer[dim];
-    const bool all = std::all_of(inner[dim].begin(), inner[dim].end(), [&](const DimRange& range) {
+    const bool all = std::all_of(inner[dim].begin(), inner[dim].end(), [&](const IndexRange& range) {
       return std::any_of(ranges.begin(), ranges.end(),
-                         [&](const DimRange& other) { return other.begin <= range.begin && range.end <= other.end; });
+                         [&](const IndexRange& other) { return other.begin <= range.begin && range.end <= other.end; });
     });
     if (!all) return false;
   }
@@ -179,7 +173,7 @@ std::vector<Region> boxes_of(const Region& region) {
   for (const auto& ranges : region) {
     std::vector<Region> longer;
     for (const Region& box : boxes) {
-      for (const DimRange& range : ranges) {
+      for (const IndexRange& range : ranges) {
         longer.push_back(box);
         longer.back().push_back({range});
       }
@@ -208,7 +202,7 @@ Result<void> check_region(const Region& region, const std::vector<int64_t>& shap
   }
   for (size_t dim = 0; dim < shape.size(); ++dim) {
     int64_t reached = 0;
-    for (const DimRange& range : region[dim]) {
+    for (const IndexRange& range : region[dim]) {
       if (range.begin < reached || range.end <= range.begin || range.end > shape[dim]) {
         return Error(region_text(region) + " does not lie in the tensor: dimension " + std::to_string(dim) + " has " +
                      std::to_string(shape[dim]) + " indices");
@@ -233,7 +227,7 @@ Result<void> for_each_slice(const Region& region, int64_t max_elements,
   size_t dim = 0;
   while (num_indices(region[dim]) == 1) ++dim;
   const int64_t step = std::max<int64_t>(1, max_elements / (count / num_indices(region[dim])));
-  for (const DimRange& range : region[dim]) {
+  for (const IndexRange& range : region[dim]) {
     for (int64_t begin = range.begin; begin < range.end; begin += step) {
       Region slice = region;
       slice[dim] = {{begin, std::min(range.end, begin + step)}};

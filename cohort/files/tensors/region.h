@@ -10,18 +10,16 @@
 #include <string>
 #include <vector>
 
+#include "cohort/base/index_range.h"
 #include "cohort/base/result.h"
 
 namespace cohort::files {
 
-/// Indices from `begin` up to but not including `end`.
-struct DimRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-  bool operator==(const DimRange&) const = default;
-};
+using base::IndexRange;
+using base::IndexRanges;
+
 /// One list per dimension. A scalar has none, and one element.
-using Region = std::vector<std::vector<DimRange>>;
+using Region = std::vector<IndexRanges>;
 
 Region whole_region(const std::vector<int64_t>& shape);
 /// Requires: as many lengths as offsets.

@@ -13,7 +13,7 @@ Json message_of(const Region& region) {
   Json dims = Json::array();
   for (const auto& ranges : region) {
     Json flat = Json::array();
-    for (const DimRange& range : ranges) {
+    for (const IndexRange& range : ranges) {
       flat.push_back(range.begin);
       flat.push_back(range.end);
     }

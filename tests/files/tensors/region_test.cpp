@@ -8,7 +8,7 @@
 namespace cohort::files {
 namespace {
 
-using Ranges = std::vector<DimRange>;
+using Ranges = IndexRanges;
 
 std::vector<ElementRun> runs(const Region& from, const Region& to) {
   std::vector<ElementRun> list;
@@ -26,7 +26,7 @@ std::vector<int64_t> part_of(const Region& region, const std::vector<int64_t>& s
   for (size_t dim = 0; dim < shape.size(); ++dim) {
     std::vector<int64_t> longer;
     for (const int64_t place : places) {
-      for (const DimRange& range : region[dim]) {
+      for (const IndexRange& range : region[dim]) {
         for (int64_t i = range.begin; i < range.end; ++i) longer.push_back(place * shape[dim] + i);
       }
     }

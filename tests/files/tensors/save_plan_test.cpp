@@ -15,7 +15,7 @@ SaveItem whole_item(const std::string& key, std::vector<int64_t> shape) {
 }
 SaveItem rows_item(const std::string& key, std::vector<int64_t> shape, int64_t begin, int64_t end) {
   SaveItem item = whole_item(key, shape);
-  item.region[0] = begin < end ? std::vector<DimRange>{{begin, end}} : std::vector<DimRange>{};
+  item.region[0] = begin < end ? IndexRanges{{begin, end}} : IndexRanges{};
   return item;
 }
 
