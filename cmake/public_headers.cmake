@@ -68,7 +68,6 @@ set(COHORT_PUBLIC_HEADERS
     cohort/data/loader/tensors_of.h
     cohort/data/loader/worker_threads.h
     cohort/base/file.h
-    cohort/base/index_range.h
     cohort/base/result.h
     cohort/comm/backend/backend_request.h
     cohort/parallel/data_parallel/gather_log.h
@@ -85,6 +84,7 @@ set(COHORT_PUBLIC_HEADERS
 
 # Narrow headers, by their own names only: cohort/cohort.h stays what every training program needs.
 set(COHORT_NARROW_HEADERS
+    cohort/base/index_range.h
     cohort/checkpoint/checkpointer/checkpointer.h
     cohort/checkpoint/recovery/memory_snapshot.h
     cohort/checkpoint/recovery/skip_init.h
@@ -116,7 +116,6 @@ set(COHORT_NARROW_HEADERS
     cohort/dtensor/wrapper/comm_counts.h
     cohort/mesh/shard.h
     cohort/mesh/shard_spec.h
-    cohort/mesh/sharded_tensor.h
     cohort/models/gpt.h
     cohort/models/gpt_stage.h
     cohort/models/pretrainable.h

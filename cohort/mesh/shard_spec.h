@@ -1,5 +1,5 @@
 /// ShardSpec: a tensor that lies in parts on a mesh, described without its data: what state dicts, checkpoints,
-/// optimizers and clipping ask about a parameter. With the data: sharded_tensor.h.
+/// optimizers and clipping ask about a parameter. With the data: DTensor (dtensor/api/dtensor.h).
 ///
 /// A value. Local: everything is computed from the description. Follows torch/distributed/tensor/_dtensor_spec.py.
 #pragma once

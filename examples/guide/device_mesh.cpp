@@ -1,8 +1,8 @@
 // The programs of docs/guide/device_mesh.md (tests/tools/guide_test.py compares them), run by two ranks.
 #include <ATen/ATen.h>
 #include <cohort/comm/collectives/collectives.h>
+#include <cohort/dtensor/api/dtensor.h>
 #include <cohort/mesh/device_mesh.h>
-#include <cohort/mesh/sharded_tensor.h>
 
 #include "guide.h"
 
@@ -11,8 +11,8 @@ namespace {
 
 void shard(const cohort::DeviceMesh& mesh) {
   auto whole = at::arange(10, at::kFloat).view({5, 2});
-  const cohort::ShardedTensor weight = cohort::distribute_tensor(whole, mesh, {cohort::Replicate(), cohort::Shard(0)});
-  weight.local.mul_(2);  // three rows on rank 0, two on rank 1
+  const cohort::DTensor weight = cohort::distribute_tensor(whole, mesh, {cohort::Replicate(), cohort::Shard(0)});
+  weight.to_local().mul_(2);  // three rows on rank 0, two on rank 1
   TORCH_CHECK(at::equal(weight.full_tensor(), whole * 2));
 }
 

@@ -122,7 +122,7 @@ TEST(DTensorErrors, MeshesThatDiffer) {
 COHORT_WORKER(dtensor_taken_key) {
   torch::Library library(torch::Library::IMPL, "aten", dtensor::kKey, __FILE__, __LINE__);
   library.impl("neg", torch::CppFunction::makeFallthrough());
-  std::cout << error_of([] { comm::take_key("DTensor", dtensor::kKey, ""); }) << "\n";
+  std::cout << error_of([] { comm::take_key("DTensor", dtensor::kKey); }) << "\n";
 }
 
 TEST(DTensorErrors, TheKeyIsTaken) {

@@ -35,9 +35,9 @@ TEST(DTensor, IsMadeOfParts) {
     REQUIRE(at::equal(tensor.full_tensor().select(1, 0), at::tensor({0, 0, 1, 1}).to(part.dtype())));
     const auto odd = DTensor::from_local(at::ones({2 - rank}), mesh, {Shard(0)}, {.shape = {3}, .stride = {1}});
     REQUIRE(odd.sum().item<float>() == 3);
-    const auto parts = tensor.sharded();
-    REQUIRE(parts.local.is_alias_of(part) && parts.spec == tensor.spec());
-    REQUIRE(at::equal(DTensor(parts).full_tensor(), tensor.full_tensor()));
+    const DTensor again(part, tensor.spec());
+    REQUIRE(again.to_local().is_alias_of(part) && again.spec() == tensor.spec());
+    REQUIRE(at::equal(again.full_tensor(), tensor.full_tensor()));
   });
 }
 
@@ -185,9 +185,7 @@ TEST(DTensor, WrongArgumentsMessage) {
                   "`placements` must have the same length as `device_mesh.ndim`! Found placements length: 0, and "
                   "device_mesh.ndim: 1.");
     const ShardSpec spec(mesh, {Shard(0)}, {4}, at::kFloat);
-    REQUIRE_EQUAL(error_of([&] {
-                    DTensor(ShardedTensor{at::ones({3}), spec});
-                  }),
+    REQUIRE_EQUAL(error_of([&] { DTensor(at::ones({3}), spec); }),
                   "The local tensor has shape (3,), but " + spec.to_string() + " gives this rank (2,)");
   });
 }

@@ -37,7 +37,8 @@ Placements choices_for(const at::Tensor& tensor, size_t seed, bool is_in_place) 
 // The same, with gaps between a part's numbers in memory.
 DTensor with_gaps(const DTensor& tensor) {
   const auto spec = tensor.spec();
-  const auto part = at::stack({tensor.sharded().local, at::full_like(tensor.sharded().local, 9)}, -1).select(-1, 0);
+  const auto own = DTensor(tensor.detach()).to_local();
+  const auto part = at::stack({own, at::full_like(own, 9)}, -1).select(-1, 0);
   const DTensor result =
       DTensor::from_local(part, spec.mesh(), spec.placements(), {.shape = spec.shape(), .stride = spec.stride()});
   return DTensor(result.set_requires_grad(tensor.requires_grad()));

@@ -56,7 +56,7 @@ PAGES = {
         "train/optim/cosine_schedulers.h", "train/optim/cycle_schedulers.h", "train/optim/factor_schedulers.h",
         "train/optim/reduce_on_plateau.h", "train/optim/scheduler_base.h", "train/optim/swa_lr.h", "train/optim/update_bn.h"]),
     "device_mesh": ("examples/guide/device_mesh.cpp", [
-        "mesh/device_mesh.h", "mesh/placement.h", "mesh/shard.h", "mesh/shard_spec.h", "mesh/sharded_tensor.h"]),
+        "mesh/device_mesh.h", "mesh/placement.h", "mesh/shard.h", "mesh/shard_spec.h"]),
     "tensor_parallel": ("examples/guide/tensor_parallel.cpp", [
         "parallel/tensor/division.h", "parallel/tensor/parallel_draws.h", "parallel/tensor/parallel_layers.h",
         "parallel/tensor/parallelize_module.h", "parallel/tensor/with_layouts.h", "parallel/tensor/regions.h", "parallel/tensor/vocab_parallel_cross_entropy.h"]),

@@ -23,7 +23,7 @@ at::Tensor& leave_uniform(at::Tensor& self, double, double, std::optional<at::Ge
 // At the first use: programs that need it not keep the key free.
 void register_kernels() {
   [[maybe_unused]] static const bool is_ours = [] {
-    comm::take_key("SkipInit", kModeKey, "");
+    comm::take_key("SkipInit", kModeKey);
     comm::override_others(kModeKey, torch::CppFunction::makeFallthrough());
     return true;
   }();

@@ -215,7 +215,7 @@ class OptimizerReader {
   static void lay_as(const at::Tensor& parameter, const HeldTensor& held, at::Tensor& tensor) {
     if (!is_dtensor(parameter) || !tensor.defined()) return;
     const ShardSpec spec(held.spec->mesh(), held.spec->placements(), held.sizes, tensor.scalar_type());
-    tensor = DTensor(ShardedTensor{tensor, spec});
+    tensor = DTensor(tensor, spec);
   }
 
   // As in PyTorch, unless no parameter has a state: then the optimizer has not made a step.

@@ -13,10 +13,9 @@
 #include "cohort/checkpoint/state/tied_names.h"
 #include "cohort/comm/agreement/rank_exchange.h"
 #include "cohort/comm/collectives/collectives.h"
-#include "cohort/comm/group/device.h"
 #include "cohort/dtensor/api/dtensor.h"
+#include "cohort/dtensor/wrapper/whole_tensor.h"
 #include "cohort/mesh/shard.h"
-#include "cohort/mesh/sharded_tensor.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
 #include "cohort/parallel/module/purpose.h"
 #include "cohort/parallel/module/sharded_tensors.h"
@@ -92,11 +91,10 @@ at::Tensor sent(const at::Tensor& own, const Header& header, c10::Device device,
   return tensor;
 }
 
-// Where the mesh's ranks exchange tensors: with CPUOffloadPolicy the parts are elsewhere.
-at::Tensor on_device_of(const DeviceMesh& mesh, const at::Tensor& part) {
-  const auto type = c10::Device(mesh.device_type()).type();
-  if (part.device().type() == type) return part;
-  return part.to(type == c10::DeviceType::CPU ? c10::Device(type) : current_device());
+// Without a gradient.
+at::Tensor local_of(const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  return DTensor(tensor).to_local();
 }
 
 // Where ranks have different keys: all get all of them, in the order of ranks.
@@ -151,9 +149,8 @@ ModelParts::ModelParts(const torch::nn::Module& model) {
     if (held.other_names.empty()) held.other_names = other_names(held.tensor, name);
     if (is_parameter) places_.emplace(held.tensor.unsafeGetTensorImpl(), tensors_.size());
     if (is_dtensor(held.tensor)) {
-      auto [local, spec] = DTensor(held.tensor).sharded();
-      held.tensor = std::move(local);
-      held.spec = std::move(spec);
+      held.spec = DTensor(held.tensor).spec();
+      held.tensor = local_of(held.tensor);
     }
     names_.insert(name);
     tensors_.push_back(std::move(held));
@@ -174,10 +171,7 @@ const HeldTensor& ModelParts::at(const at::Tensor& parameter, size_t group, size
 }
 
 StateValue held_value(const at::Tensor& tensor, const HeldTensor& held) {
-  if (is_dtensor(tensor)) {
-    auto [local, spec] = DTensor(tensor).sharded();
-    return {std::move(local), std::move(spec)};
-  }
+  if (is_dtensor(tensor)) return {local_of(tensor), DTensor(tensor).spec()};
   return {tensor, ShardSpec(held.spec->mesh(), held.spec->placements(), held.sizes, tensor.scalar_type())};
 }
 
@@ -254,8 +248,10 @@ ShardedStateDict gathered(ShardedStateDict state, const StateDictOptions& option
   for (auto& item : state) {
     auto& value = item.value();
     if (value.is_part() && options.full_state_dict) {
-      const auto part = on_device_of(value.spec->mesh(), value.tensor.detach());
-      value.tensor = ShardedTensor{part.contiguous(), *value.spec}.full_tensor();
+      // With CPUOffloadPolicy the parts are elsewhere.
+      const auto part = dtensor::on_device_of(value.spec->mesh(), value.tensor.detach());
+      const base::CalledFor purpose(base::Purpose::kState);
+      value.tensor = dtensor::gathered(part, *value.spec);
       value.spec.reset();
     }
     if (!keeps) continue;

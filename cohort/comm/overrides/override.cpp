@@ -70,13 +70,12 @@ void override_kernel(const char* feature, const std::string& operation, c10::Dis
   all.operations.insert({operation, key});
 }
 
-void take_key(const char* feature, c10::DispatchKey key, const char* instead) {
+void take_key(const char* feature, c10::DispatchKey key) {
   const auto user = user_of_key(key);
   TORCH_CHECK_NOT_IMPLEMENTED(
       user.empty(), "[cohort] ", feature, ": LibTorch's dispatch key ", c10::toString(key), ", which ", feature,
       " needs for itself, is in use in this process: ", user, " (LibTorch " TORCH_VERSION ")\n  hint: ", feature,
-      " is off here; everything else works. Find the library that registers kernels for the key, and leave it out",
-      instead);
+      " is off here; everything else works. Find the library that registers kernels for the key, and leave it out");
 }
 
 void override_others(c10::DispatchKey key, torch::CppFunction kernel) {

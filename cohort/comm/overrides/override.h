@@ -21,8 +21,8 @@ COHORT_TEST_API void override_kernel(const char* feature, const std::string& ope
                                      torch::CppFunction kernel);
 
 /// For a feature that has a dispatch key to itself. Call it once, before the key's first kernel. Throws
-/// c10::NotImplementedError, with what to do, if the key is in use. `instead`: more for the hint; may be empty.
-COHORT_TEST_API void take_key(const char* feature, c10::DispatchKey key, const char* instead);
+/// c10::NotImplementedError, with what to do, if the key is in use.
+COHORT_TEST_API void take_key(const char* feature, c10::DispatchKey key);
 /// Of such a key: what LibTorch calls for all operations without a kernel for it. Once.
 void override_others(c10::DispatchKey key, torch::CppFunction kernel);
 

@@ -8,7 +8,7 @@
 /// Gradients lie as their parameters do: a hook moves them there once per backward, so that what is Partial is reduced once (on
 /// axes that fully_shard has taken, by fully_shard).
 /// torch::load into such a module: each rank reads the whole file and keeps its parts. torch::save of DTensors is an error;
-/// checkpoints take them (DTensor::sharded).
+/// checkpoints take them.
 /// Collective over the mesh. Before the first backward, and before optimizers have state.
 /// Follows distribute_module of torch/distributed/tensor/_api.py; C++ modules have no hooks for input_fn and output_fn.
 #pragma once

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <sstream>
@@ -12,6 +13,7 @@
 #include "cohort/dtensor/api/ready.h"
 #include "cohort/dtensor/wrapper/moved_view.h"
 #include "cohort/dtensor/wrapper/moves.h"
+#include "cohort/dtensor/wrapper/whole_tensor.h"
 #include "cohort/dtensor/wrapper/wrapper.h"
 #include "cohort/mesh/mesh_layout.h"
 #include "cohort/mesh/purpose.h"
@@ -147,11 +149,11 @@ ShardSpec spec_of_local(const at::Tensor& local, const DeviceMesh& mesh, const P
   return {mesh, placements, std::move(shape), dtype, stride};
 }
 
-void check_part(const at::Tensor& local, const ShardSpec& spec) {
-  const auto expected = spec.local_shape();
-  TORCH_CHECK_VALUE(local.sizes() == c10::IntArrayRef(expected), "The local tensor has shape ",
-                    mesh::tuple_text(local.sizes().vec()), ", but ", spec.to_string(), " gives this rank ",
-                    mesh::tuple_text(expected));
+DTensor leaf_of(const at::Tensor& local, const ShardSpec& spec, bool requires_grad) {
+  dtensor::make_ready();
+  DTensor leaf(dtensor::make_dtensor(local.detach(), spec.mesh(), spec.placements(), spec.shape(), spec.stride()));
+  leaf.set_requires_grad(requires_grad);
+  return leaf;
 }
 
 // All ranks of the mesh must have what this rank has; replicas get the first one's values.
@@ -182,12 +184,9 @@ DTensor::DTensor(at::Tensor tensor) : at::Tensor(std::move(tensor)) {
       "\n  hint: distribute_tensor(x, mesh, placements) makes one of a whole tensor, DTensor::from_local of parts");
 }
 
-DTensor::DTensor(const ShardedTensor& parts) {
-  dtensor::make_ready();
-  check_part(parts.local, parts.spec);
-  at::Tensor::operator=(dtensor::make_dtensor(parts.local.detach(), parts.spec.mesh(), parts.spec.placements(),
-                                              parts.spec.shape(), parts.spec.stride()));
-  set_requires_grad(parts.local.requires_grad());
+DTensor::DTensor(const at::Tensor& local, const ShardSpec& spec) {
+  dtensor::check_part(local, spec);
+  at::Tensor::operator=(leaf_of(local, spec, local.requires_grad()));
 }
 
 DTensor DTensor::from_local(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements,
@@ -196,7 +195,7 @@ DTensor DTensor::from_local(const at::Tensor& local, const DeviceMesh& mesh, con
   const auto spec = spec_of_local(local, mesh, placements, options);
   if (!mesh.coordinate()) return DTensor(FromLocal::apply(local.new_empty({0}), spec, options.grad_placements));
   const auto used = options.run_check ? checked(local, spec) : local;
-  check_part(used, spec);
+  dtensor::check_part(used, spec);
   return DTensor(FromLocal::apply(used, spec, options.grad_placements));
 }
 
@@ -224,17 +223,29 @@ const DeviceMesh& DTensor::device_mesh() const { return dtensor::parts_of(*this)
 
 ShardSpec DTensor::spec() const { return dtensor::spec_of(*this); }
 
-ShardedTensor DTensor::sharded() const {
-  const auto& parts = dtensor::parts_of(*this);
-  dtensor::follow_tensor(parts);
-  return {dtensor::part_for_caller(parts), spec()};
-}
-
 std::string DTensor::to_string() const {
   std::ostringstream text;
   text << "DTensor(local_tensor=" << dtensor::parts_of(*this).local << ", device_mesh=" << device_mesh()
        << ", placements=" << cohort::to_string(placements()) << ")";
   return text.str();
+}
+
+DTensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh, const Placements& placements,
+                          std::optional<int> src_data_rank) {
+  TORCH_CHECK(tensor.is_leaf(),
+              "`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!");
+  const auto wanted = placements.empty() ? dtensor::replicated(mesh) : placements;
+  const ShardSpec spec(mesh, wanted, tensor.sizes().vec(), tensor.scalar_type(), tensor.strides().vec());
+  if (!is_dtensor(tensor)) {
+    return leaf_of(dtensor::scattered(tensor, spec, src_data_rank), spec, tensor.requires_grad());
+  }
+  DTensor given(tensor);
+  TORCH_CHECK_VALUE(given.device_mesh() == mesh, "Cannot distribute a DTensor with device mesh ", given.device_mesh(),
+                    " to a different device mesh ", mesh, ".");
+  TORCH_CHECK_VALUE(given.placements() == spec.placements(), "Cannot distribute a DTensor with placements ",
+                    cohort::to_string(given.placements()), " to a different placements [", c10::Join(", ", wanted),
+                    "]. do you want to call `redistribute` instead?");
+  return given;
 }
 
 }  // namespace cohort

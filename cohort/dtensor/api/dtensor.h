@@ -8,8 +8,7 @@
 /// It is an at::Tensor, made of an ordinary TensorImpl below autograd: nn modules, optimizers and backward() know nothing of
 /// it. A
 /// DTensor among the arguments makes the result one; an operation's sharding rule says how the ranks do it together, and moves
-/// arguments where they have to lie otherwise (comm_counts.h counts that and tells it). ShardedTensor is the same without that
-/// magic, and either becomes the other.
+/// arguments where they have to lie otherwise (comm_counts.h counts that and tells it).
 ///
 /// Plain tensors beside DTensors count as whole on all ranks, where Python has an error; one that requires a gradient is an
 /// error.
@@ -39,7 +38,6 @@
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/mesh/placement.h"
 #include "cohort/mesh/shard_spec.h"
-#include "cohort/mesh/sharded_tensor.h"
 
 namespace cohort {
 
@@ -64,9 +62,10 @@ class COHORT_API DTensor : public at::Tensor {
  public:
   /// The same tensor by its other name. Throws c10::TypeError for a plain or undefined tensor.
   explicit DTensor(at::Tensor tensor);
-  /// Shares the part's memory, and requires a gradient if the part does.
+  /// Of this rank's part and its description, as to_local() and spec() give them. A leaf that shares the part's memory, and
+  /// requires a gradient if the part does.
   /// Throws c10::ValueError if the part has another shape than the spec says.
-  DTensor(const ShardedTensor& parts);  // implicit on purpose: DTensor weight = distribute_tensor(...)
+  DTensor(const at::Tensor& local, const ShardSpec& spec);
 
   /// Of parts that the ranks have. Shares memory with `local`, to which gradients flow back.
   /// Throws what ShardSpec throws; c10::Error if only one of shape and stride is given, or run_check finds other shapes.
@@ -87,14 +86,25 @@ class COHORT_API DTensor : public at::Tensor {
   const Placements& placements() const;
   const DeviceMesh& device_mesh() const;
   ShardSpec spec() const;
-  /// Its part and its description: what checkpoints and FSDP take. Shares memory as to_local() does; requires no gradient.
-  ShardedTensor sharded() const;
   /// As Python writes it, with this rank's part. (Printing the at::Tensor is an error.)
   std::string to_string() const;
 };
 
 /// False for an undefined tensor.
 COHORT_API bool is_dtensor(const at::Tensor& tensor);
+
+/// Collective over the mesh: every rank calls it with a leaf of the same shape and dtype, of which the values count on the
+/// source: the rank that is number `src_data_rank` in the group of every axis. Without one (nullopt) all ranks have the same
+/// values: each keeps its part, nothing is sent. Without placements the tensor is replicated. The result is a leaf that
+/// requires a gradient if `tensor` does. A DTensor that lies so on `mesh` already is given back.
+/// A tensor that is elsewhere is moved to the mesh's type of device first. As in PyTorch parts are contiguous, and a tensor
+/// that is replicated on the way is overwritten with the source's values in place if it is contiguous. Partial("sum") divides
+/// by the number of ranks.
+/// Throws c10::Error for a tensor that is no leaf; c10::ValueError for a number of placements that is not the mesh's, for a
+/// DTensor that lies otherwise, and for Partials of "product" and bits, which have no inverse; c10::IndexError for dims that
+/// the tensor does not have.
+COHORT_API DTensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh,
+                                     const Placements& placements = {}, std::optional<int> src_data_rank = 0);
 
 inline std::ostream& operator<<(std::ostream& out, const DTensor& tensor) { return out << tensor.to_string(); }
 

@@ -5,9 +5,9 @@
 #include <functional>
 #include <utility>
 
-#include "cohort/comm/group/device.h"
 #include "cohort/dtensor/api/ready.h"
 #include "cohort/dtensor/wrapper/moves.h"
+#include "cohort/dtensor/wrapper/whole_tensor.h"
 #include "cohort/dtensor/wrapper/wrapper.h"
 
 namespace cohort::dtensor {
@@ -16,8 +16,7 @@ namespace {
 using Make = std::function<at::Tensor(c10::IntArrayRef sizes, const at::TensorOptions& options)>;
 
 at::TensorOptions there(const DeviceMesh& mesh, const at::TensorOptions& options) {
-  const auto type = c10::Device(mesh.device_type()).type();
-  return options.device(type == c10::DeviceType::CPU ? c10::Device(type) : current_device()).requires_grad(false);
+  return options.device(device_of(mesh)).requires_grad(false);
 }
 
 // `make` gives the part, or the whole tensor, of which this rank keeps its part.

@@ -112,7 +112,7 @@ void refuse_kernels_for_all_backends() {
 void install(AddRules add_rules) {
   static std::once_flag once;
   std::call_once(once, [&] {  // a throw leaves it to the next call
-    comm::take_key(kFeature, kKey, ", or use ShardedTensor (cohort/mesh/sharded_tensor.h), which needs no key");
+    comm::take_key(kFeature, kKey);
     add_rules();
     refuse_kernels_for_all_backends();
     comm::override_others(kKey, torch::CppFunction::makeFromBoxedFunction<&refuse>());

@@ -6,7 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cohort/mesh/sharded_tensor.h"
+#include "cohort/base/purpose.h"
+#include "cohort/dtensor/wrapper/whole_tensor.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/fsdp/shard_rows.h"
 #include "cohort/parallel/module/sharded_tensors.h"
@@ -41,7 +42,8 @@ at::Tensor full_tensor(const ShardedParameter& parameter) {
   const auto group = parallel::sharding_group(parameter.shard);
   TORCH_CHECK_VALUE(group, "Parameter '", parameter.name, "' is no longer sharded: its wrapper has gone");
   if (parameter.part) {
-    const auto full = ShardedTensor{parameter.shard.detach(), *parameter.spec}.full_tensor();
+    const base::CalledFor purpose(base::Purpose::kState);
+    const auto full = dtensor::gathered(parameter.shard, *parameter.spec);
     const auto& place = *parameter.spec->mesh().coordinate();
     const bool is_first = std::all_of(place.begin(), place.end(), [](int64_t index) { return index == 0; });
     return is_first ? full : at::Tensor();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cohort/dtensor/api/dtensor.h"
+#include "cohort/dtensor/wrapper/whole_tensor.h"
 #include "cohort/dtensor/wrapper/wrapper.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/parallel/module/sharded_tensors.h"
@@ -222,11 +223,11 @@ void write_whole(const Writer& writer, const ShardedParameter& parameter, const 
     return;
   }
   const ShardSpec spec(*part->mesh, part->placements, part->sizes, values.scalar_type());
-  const auto whole = ShardedTensor{values, spec}.full_tensor();
+  const auto whole = dtensor::gathered(values, spec);
   const auto& place = *part->mesh->coordinate();
   const bool is_first = std::all_of(place.begin(), place.end(), [](int64_t index) { return index == 0; });
   if (is_first) writer(parameter.name, whole);
-  values.copy_(distribute_tensor(whole, *part->mesh, part->placements).local);
+  values.copy_(dtensor::scattered(whole, spec));
 }
 
 }  // namespace cohort::fsdp

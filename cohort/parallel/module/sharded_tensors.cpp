@@ -99,7 +99,7 @@ at::Tensor own_part(const at::Tensor& tensor) {
   const DTensor parts(tensor.detach());
   auto placements = parts.placements();
   for (auto& placement : placements) placement = placement.is_partial() ? Placement(Replicate()) : placement;
-  return parts.redistribute(placements).sharded().local;
+  return parts.redistribute(placements).to_local();
 }
 
 void check_has_own_gradient(const at::Tensor& tensor) {

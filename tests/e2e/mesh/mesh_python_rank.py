@@ -86,6 +86,15 @@ def show_errors(mesh, plain, scattered):
     show_error("from groups names", lambda: DeviceMesh.from_group(pair, "cpu", torch.arange(4)))
     show_error("from groups dims", lambda: DeviceMesh.from_group(pair, "cpu", torch.arange(4), mesh_dim_names=("a", "b")))
     show_error("placements", lambda: distribute_tensor(ones, plain, [Shard(0)]))
+    rows = distribute_tensor(torch.ones(8, 3), plain, [Shard(0), Replicate()])
+    show_error("DTensor as it lies", lambda: print(
+        "the same " if distribute_tensor(rows, plain, [Shard(0), Replicate()]) is rows else "another ", end=""))
+    show_error("DTensor of other placements", lambda: distribute_tensor(rows, plain, [Replicate(), Shard(1)]))
+    show_error("DTensor of another mesh", lambda: distribute_tensor(rows, mesh["dp"], [Shard(0)]))
+    leaf = torch.ones(8, requires_grad=True)
+    show_error("no leaf", lambda: distribute_tensor(leaf * 2, plain, [Shard(0), Replicate()]))
+    tensor = distribute_tensor(leaf, plain)
+    show_error("requires grad", lambda: print(f"{tensor.requires_grad:d}{tensor.is_leaf:d}{tensor.placements} ", end=""))
     show_error("product", lambda: distribute_tensor(ones, plain, [Partial("product"), Replicate()]))
 
 

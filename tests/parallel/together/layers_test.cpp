@@ -6,7 +6,7 @@
 
 #include "cohort/checkpoint/sharded/sharded_checkpoint.h"
 #include "cohort/checkpoint/state/distributed_state.h"
-#include "cohort/mesh/sharded_tensor.h"
+#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
 #include "cohort/parallel/fsdp/replicate.h"
@@ -53,7 +53,7 @@ void expect_gradients(const LayerRun& run, const LayerRun& alone, const std::str
   size_t count = 0;
   for (const auto& parameter : fsdp::sharded_parameters(*run.model)) {
     const auto name = canonical(parameter.name);
-    const auto whole = ShardedTensor{parameter.shard.grad(), *parameter.spec}.full_tensor();
+    const auto whole = DTensor(parameter.shard.grad(), *parameter.spec).full_tensor();
     expect_near(whole, expected[name].grad(), what + ": " + name);
     ++count;
   }
@@ -148,7 +148,7 @@ COHORT_WORKER(layers_specs) {
     REQUIRE_EQUAL(to_string(weight.spec->placements()), to_string(expected));
     REQUIRE(weight.spec->mesh().axis_names() == axes);
     REQUIRE(weight.spec->shape() == std::vector<int64_t>({rows, 3}));
-    REQUIRE(at::equal(ShardedTensor({weight.shard.detach(), *weight.spec}).full_tensor(), whole));
+    REQUIRE(at::equal(DTensor(weight.shard.detach(), *weight.spec).full_tensor(), whole));
     const auto full = fsdp::full_tensor(weight);
     REQUIRE(full.defined() == (get_rank() == 0));
     REQUIRE(!full.defined() || at::equal(full, whole));
@@ -181,7 +181,7 @@ COHORT_WORKER(layers_write) {
     });
     REQUIRE(num_calls == (get_rank() == 0 ? 1 : 0));
     const auto weight = fsdp::sharded_parameters(*model).front();
-    REQUIRE(at::equal(ShardedTensor({weight.shard.detach(), *weight.spec}).full_tensor(), whole * 2));
+    REQUIRE(at::equal(DTensor(weight.shard.detach(), *weight.spec).full_tensor(), whole * 2));
   }
 }
 

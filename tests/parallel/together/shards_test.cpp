@@ -3,7 +3,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "cohort/dtensor/api/distribute_module.h"
-#include "cohort/mesh/sharded_tensor.h"
+#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
 #include "cohort/parallel/fsdp/replicate.h"
@@ -51,7 +51,7 @@ COHORT_WORKER(together_specs) {
     REQUIRE(!is_dtensor(weight.shard) && weight.shard.requires_grad());
     REQUIRE_EQUAL(to_string(weight.spec->placements()), to_string(expected));
     REQUIRE(weight.spec->mesh().axis_names() == axes);
-    REQUIRE(at::equal(ShardedTensor({weight.shard.detach(), *weight.spec}).full_tensor(), linear()->weight));
+    REQUIRE(at::equal(DTensor(weight.shard.detach(), *weight.spec).full_tensor(), linear()->weight));
     const auto full = fsdp::full_tensor(weight);
     REQUIRE(full.defined() == (get_rank() == 0));
     REQUIRE(!full.defined() || at::equal(full, linear()->weight));
@@ -121,7 +121,7 @@ COHORT_WORKER(together_whole_mesh) {
     const auto weight = fsdp::sharded_parameters(*model).front();
     REQUIRE_EQUAL(to_string(weight.spec->placements()), to_string(Placements{StridedShard(0, 2), Shard(0)}));
     REQUIRE(weight.spec->mesh().axis_names() == DeviceMesh::AxisNames({"dp", "tp"}));
-    REQUIRE(at::equal(ShardedTensor({weight.shard.detach(), *weight.spec}).full_tensor(), linear()->weight));
+    REQUIRE(at::equal(DTensor(weight.shard.detach(), *weight.spec).full_tensor(), linear()->weight));
     const auto full = fsdp::full_tensor(weight);
     REQUIRE(full.defined() == (get_rank() == 0) && (!full.defined() || at::equal(full, linear()->weight)));
     int64_t num_calls = 0;
@@ -130,7 +130,7 @@ COHORT_WORKER(together_whole_mesh) {
       whole.mul_(2);
     });
     REQUIRE(num_calls == (get_rank() == 0 ? 2 : 0));
-    REQUIRE(at::equal(ShardedTensor({weight.shard.detach(), *weight.spec}).full_tensor(), linear()->weight * 2));
+    REQUIRE(at::equal(DTensor(weight.shard.detach(), *weight.spec).full_tensor(), linear()->weight * 2));
   }
   const auto error_with = [&](const Placements& placements, const fsdp::DataParallelMeshDims& dims) {
     auto net = linear();
@@ -174,7 +174,7 @@ COHORT_WORKER(together_replicate) {
   gpt::whole(model->forward(input).sum()).backward();
   alone->forward(at::full({2, 6}, 1.5)).sum().backward();
   for (const auto& parameter : fsdp::sharded_parameters(*model)) {
-    const auto whole = ShardedTensor{parameter.shard.grad(), *parameter.spec}.full_tensor();
+    const auto whole = DTensor(parameter.shard.grad(), *parameter.spec).full_tensor();
     REQUIRE(at::allclose(whole, alone->named_parameters()[parameter.name].grad()));
   }
 }
@@ -196,7 +196,7 @@ COHORT_WORKER(together_write) {
     });
     REQUIRE(num_calls == (get_rank() == 0 ? 2 : 0));
     const auto weight = fsdp::sharded_parameters(*model).front();
-    REQUIRE(at::equal(ShardedTensor({weight.shard.detach(), *weight.spec}).full_tensor(), linear()->weight * 2));
+    REQUIRE(at::equal(DTensor(weight.shard.detach(), *weight.spec).full_tensor(), linear()->weight * 2));
     const auto text = test::error_of(
         [&] { model->write([](const std::string&, const at::Tensor&) { throw std::runtime_error("no such file"); }); });
     REQUIRE_EQUAL(text, "write() failed on rank 0 of the group: no such file");

@@ -16,7 +16,7 @@
 #include "cohort/comm/group/process_group.h"
 #include "cohort/comm/pickle/pickle.h"
 #include "cohort/mesh/device_mesh.h"
-#include "cohort/mesh/sharded_tensor.h"
+#include "cohort/mesh/shard_spec.h"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/mesh/device_mesh.h"
-#include "cohort/mesh/sharded_tensor.h"
 
 namespace {
 
@@ -67,8 +67,8 @@ void show_tensors(const DeviceMesh& mesh) {
       // Nor does it put all of this one together again.
       const bool is_whole = !(first.is_strided_shard() && second.is_shard_like() && second.dim() == 0);
       const auto full = is_whole ? values(sharded.full_tensor()) : "";
-      std::cout << "tensor " << cohort::to_string(sharded.spec.placements()) << " " << values(sharded.local) << " full "
-                << full << " shards " << sharded.spec.num_shards() << "\n";
+      std::cout << "tensor " << cohort::to_string(sharded.placements()) << " " << values(sharded.to_local()) << " full "
+                << full << " shards " << sharded.spec().num_shards() << "\n";
     }
   }
 }
@@ -109,6 +109,19 @@ void show_errors(const DeviceMesh& mesh, const DeviceMesh& plain, const DeviceMe
   show_error("from groups names", [&] { DeviceMesh::from_group(pair, "cpu", {}, at::arange(4)); });
   show_error("from groups dims", [&] { DeviceMesh::from_group(pair, "cpu", {"a", "b"}, at::arange(4)); });
   show_error("placements", [&] { cohort::distribute_tensor(ones, plain, {Shard(0)}); });
+  const auto rows = cohort::distribute_tensor(at::ones({8, 3}), plain, {Shard(0), Replicate()});
+  show_error("DTensor as it lies", [&] {
+    const auto again = cohort::distribute_tensor(rows, plain, {Shard(0), Replicate()});
+    std::cout << (again.is_same(rows) ? "the same " : "another ");
+  });
+  show_error("DTensor of other placements", [&] { cohort::distribute_tensor(rows, plain, {Replicate(), Shard(1)}); });
+  show_error("DTensor of another mesh", [&] { cohort::distribute_tensor(rows, mesh["dp"], {Shard(0)}); });
+  const auto leaf = at::ones({8}).requires_grad_();
+  show_error("no leaf", [&] { cohort::distribute_tensor(leaf * 2, plain, {Shard(0), Replicate()}); });
+  show_error("requires grad", [&] {
+    const auto tensor = cohort::distribute_tensor(leaf, plain);
+    std::cout << tensor.requires_grad() << tensor.is_leaf() << cohort::to_string(tensor.placements()) << " ";
+  });
   show_error("product", [&] { cohort::distribute_tensor(ones, plain, {Partial("product"), Replicate()}); });
 }
 

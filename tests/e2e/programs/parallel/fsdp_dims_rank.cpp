@@ -70,7 +70,7 @@ void run(const std::string& name, const Case& of, const cohort::DeviceMesh& mesh
   for (const auto& parameter : cohort::fsdp::sharded_parameters(*model)) {
     keep(name + "." + parameter.name, parameter.shard);
     keep(name + "." + parameter.name + ".grad", parameter.shard.grad());
-    const cohort::ShardedTensor whole{parameter.shard.detach(), *parameter.spec};
+    const cohort::DTensor whole(parameter.shard.detach(), *parameter.spec);
     keep(name + "." + parameter.name + ".whole", whole.full_tensor());
   }
 }

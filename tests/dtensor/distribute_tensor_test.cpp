@@ -1,9 +1,9 @@
 // Tensors cut and put together again, on meshes of threads: every combination of placements, sizes that do not divide.
-#include "cohort/mesh/sharded_tensor.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "cohort/dtensor/api/dtensor.h"
+#include "cohort/dtensor/wrapper/whole_tensor.h"
 #include "tests/mesh/thread_mesh.h"
 #include "tests/support/require.h"
 
@@ -37,17 +37,18 @@ std::vector<Placements> all_placements(int64_t num_axes, const Placements& choic
   return result;
 }
 
-void require_part(const ShardedTensor& sharded, const at::Tensor& whole) {
+void require_part(const DTensor& tensor, const at::Tensor& whole) {
   auto part = whole;
-  const auto held = sharded.spec.held_ranges();
+  const auto spec = tensor.spec();
+  const auto held = spec.held_ranges();
   for (size_t dim = 0; dim < held.size(); ++dim) part = take_ranges(part, static_cast<int64_t>(dim), held[dim]);
   // Partial("sum") has shared the value out.
-  for (size_t axis = 0; axis < sharded.spec.placements().size(); ++axis) {
-    const auto& placement = sharded.spec.placements()[axis];
-    if (placement == Partial()) part = part / sharded.spec.mesh().size(static_cast<int64_t>(axis));
+  for (size_t axis = 0; axis < spec.placements().size(); ++axis) {
+    const auto& placement = spec.placements()[axis];
+    if (placement == Partial()) part = part / spec.mesh().size(static_cast<int64_t>(axis));
   }
-  REQUIRE(at::equal(sharded.local, part));
-  REQUIRE(sharded.local.is_contiguous());
+  REQUIRE(tensor.sizes() == whole.sizes() && at::equal(tensor.to_local(), part));
+  REQUIRE(tensor.to_local().is_contiguous());
 }
 
 void try_mesh(const Numbers& mesh_shape, const Numbers& shape, const Placements& choices) {
@@ -70,27 +71,27 @@ void try_mesh(const Numbers& mesh_shape, const Numbers& shape, const Placements&
 
 const Placements kAll{Replicate(), Shard(0), Shard(1), StridedShard(0, 2), Partial()};
 
-TEST(ShardedTensor, OneRank) { try_mesh({1}, {3, 2}, kAll); }
+TEST(DistributeTensor, OneRank) { try_mesh({1}, {3, 2}, kAll); }
 
-TEST(ShardedTensor, OneAxis) {
+TEST(DistributeTensor, OneAxis) {
   for (const int64_t rows : {0, 1, 4, 5}) try_mesh({2}, {rows, 3}, kAll);
   for (const int64_t rows : {2, 7}) try_mesh({4}, {rows, 3}, kAll);
 }
 
-TEST(ShardedTensor, TwoAxes) {
+TEST(DistributeTensor, TwoAxes) {
   try_mesh({2, 2}, {5, 3}, kAll);
   try_mesh({2, 3}, {7, 2}, kAll);
 }
 
-TEST(ShardedTensor, ThreeAxes) { try_mesh({2, 2, 2}, {7, 5}, {Replicate(), Shard(0), StridedShard(0, 3)}); }
+TEST(DistributeTensor, ThreeAxes) { try_mesh({2, 2, 2}, {7, 5}, {Replicate(), Shard(0), StridedShard(0, 3)}); }
 
-TEST(ShardedTensor, ReducesByEachOperation) {
+TEST(DistributeTensor, ReducesByEachOperation) {
   run_rank_threads(3, [](int rank, const Group& group) {
     const auto mesh = thread_mesh(group, {3});
     const auto full = [&](const char* op, int64_t value) {
-      const ShardedTensor sharded{at::full({2}, value, at::kDouble), ShardSpec(mesh, {Partial(op)}, {2}, at::kDouble)};
-      const auto result = sharded.full_tensor();
-      REQUIRE(sharded.local[0].item<int64_t>() == value);  // not in place
+      const DTensor summands(at::full({2}, value, at::kDouble), ShardSpec(mesh, {Partial(op)}, {2}, at::kDouble));
+      const auto result = summands.full_tensor();
+      REQUIRE(summands.to_local()[0].item<int64_t>() == value);  // not in place
       return result[1].item<double>();
     };
     REQUIRE(full("sum", rank + 2) == 9);
@@ -98,12 +99,12 @@ TEST(ShardedTensor, ReducesByEachOperation) {
     REQUIRE(full("min", rank + 2) == 2);
     REQUIRE(full("max", rank + 2) == 4);
     REQUIRE(full("product", rank + 2) == 24);
-    const ShardedTensor bits{at::full({1}, 1 << rank, at::kLong), ShardSpec(mesh, {Partial("bor")}, {1}, at::kLong)};
+    const DTensor bits(at::full({1}, 1 << rank, at::kLong), ShardSpec(mesh, {Partial("bor")}, {1}, at::kLong));
     REQUIRE(bits.full_tensor().item<int64_t>() == 7);
   });
 }
 
-TEST(ShardedTensor, ComesFromTheSourceRank) {
+TEST(DistributeTensor, ComesFromTheSourceRank) {
   run_rank_threads(4, [](int rank, const Group& group) {
     const auto mesh = thread_mesh(group, {2, 2});
     for (const auto& placements : all_placements(2, {Replicate(), Shard(0)})) {
@@ -114,17 +115,17 @@ TEST(ShardedTensor, ComesFromTheSourceRank) {
   });
 }
 
-TEST(ShardedTensor, LayoutsAndDtypes) {
+TEST(DistributeTensor, LayoutsAndDtypes) {
   run_rank_threads(2, [](int rank, const Group& group) {
     const auto mesh = thread_mesh(group, {2});
     const auto whole = whole_of({3, 5}, 0);
     const auto sharded = distribute_tensor(whole_of({3, 5}, rank).t(), mesh, {Shard(1)});
     REQUIRE(at::equal(sharded.full_tensor(), whole.t()));
-    REQUIRE(sharded.spec.stride() == (Numbers{1, 5}));
+    REQUIRE(sharded.strides() == c10::IntArrayRef({1, 5}));
     for (const auto dtype : {at::kBool, at::kLong, at::kBFloat16, at::kComplexFloat}) {
       const auto few = whole.remainder(2).to(dtype);
       const auto part = distribute_tensor(few, mesh, {Shard(0)});
-      REQUIRE(part.local.scalar_type() == dtype && part.spec.dtype() == dtype);
+      REQUIRE(part.to_local().scalar_type() == dtype && part.scalar_type() == dtype);
       REQUIRE(at::equal(part.full_tensor(), few));
     }
     const auto scalar = distribute_tensor(at::full({}, 4 + rank, at::kDouble), mesh, {Replicate()});
@@ -132,28 +133,68 @@ TEST(ShardedTensor, LayoutsAndDtypes) {
   });
 }
 
-TEST(ShardedTensor, GradientsAreTheLocalTensors) {
-  run_rank_threads(2, [](int, const Group& group) {
+TEST(DistributeTensor, GivesALeafOfItsOwn) {
+  run_rank_threads(2, [](int rank, const Group& group) {
     const auto mesh = thread_mesh(group, {2});
-    const auto leaf = at::ones({4}).requires_grad_();
-    const auto sharded = distribute_tensor(leaf, mesh, {Shard(0)});
-    REQUIRE(sharded.local.requires_grad() && sharded.local.is_leaf());
-    REQUIRE(!sharded.full_tensor().requires_grad());
-    REQUIRE(!distribute_tensor(at::ones({4}), mesh, {Shard(0)}).local.requires_grad());
+    const auto leaf = whole_of({4}, 0).requires_grad_();
+    const at::Tensor tensor = distribute_tensor(leaf, mesh, {Shard(0)});
+    REQUIRE(is_dtensor(tensor) && tensor.requires_grad() && tensor.is_leaf());
+    tensor.square().sum().backward();
+    REQUIRE(!leaf.grad().defined());
+    const DTensor gradient(tensor.grad());
+    REQUIRE(gradient.placements() == Placements{Shard(0)});
+    REQUIRE(at::equal(gradient.to_local(), 2 * whole_of({4}, 0).narrow(0, 2 * rank, 2)));
+    REQUIRE(!distribute_tensor(at::ones({4}), mesh, {Shard(0)}).requires_grad());
   });
 }
 
-TEST(ShardedTensor, MetaTensorsTravelWithoutData) {
+TEST(DistributeTensor, ReplicatesWithoutPlacements) {
+  run_rank_threads(2, [](int rank, const Group& group) {
+    const auto tensor = distribute_tensor(whole_of({3}, rank), thread_mesh(group, {2, 1}));
+    REQUIRE((tensor.placements() == Placements{Replicate(), Replicate()}));
+    REQUIRE(at::equal(tensor.to_local(), whole_of({3}, 0)));
+  });
+}
+
+TEST(DistributeTensor, GivesADTensorBackThatLiesSoAlready) {
+  run_rank_threads(2, [](int, const Group& group) {
+    const auto mesh = thread_mesh(group, {2});
+    const auto tensor = distribute_tensor(whole_of({3, 2}, 0), mesh, {Shard(1)});
+    REQUIRE(distribute_tensor(tensor, mesh, {Shard(1)}).is_same(tensor));
+    REQUIRE_EQUAL(error_of([&] { distribute_tensor(tensor, mesh, {Shard(0)}); }),
+                  "Cannot distribute a DTensor with placements (Shard(dim=1),) to a different placements "
+                  "[Shard(dim=0)]. do you want to call `redistribute` instead?");
+    const auto square = thread_mesh(group, {2, 1});
+    REQUIRE_EQUAL(error_of([&] {
+                    distribute_tensor(tensor, square, {Shard(1), Replicate()});
+                  }),
+                  "Cannot distribute a DTensor with device mesh " + mesh.to_string() + " to a different device mesh " +
+                      square.to_string() + ".");
+  });
+}
+
+TEST(DistributeTensor, MetaTensorsTravelWithoutData) {
   run_rank_threads(2, [](int rank, const Group& group) {
     const auto mesh = thread_mesh(group, {2});
     const auto meta = at::empty({3, 4}, at::TensorOptions(at::kMeta));
-    const auto sharded = distribute_tensor(meta, mesh, {Shard(0)});
-    REQUIRE(sharded.local.is_meta() && sharded.local.size(0) == 2 - rank);
-    REQUIRE(distribute_tensor(meta, mesh, {Replicate()}).local.is_meta());
+    const auto part = distribute_tensor(meta, mesh, {Shard(0)}).to_local();
+    REQUIRE(part.is_meta() && part.size(0) == 2 - rank);
+    REQUIRE(distribute_tensor(meta, mesh, {Replicate()}).to_local().is_meta());
   });
 }
 
-TEST(ShardedTensor, WrongArgumentsMessage) {
+// Checkpoints and fully_shard, which have parts beside their description.
+TEST(DistributeTensor, PartsComeTogetherInNewMemory) {
+  run_rank_threads(1, [](int, const Group& group) {
+    const auto mesh = thread_mesh(group, {1});
+    const auto part = whole_of({3}, 0);
+    const auto whole = dtensor::gathered(part, ShardSpec(mesh, {Shard(0)}, {3}, at::kDouble));
+    REQUIRE(at::equal(whole, part) && !whole.is_alias_of(part));
+    REQUIRE(dtensor::gathered(part, ShardSpec(mesh, {Replicate()}, {3}, at::kDouble)).is_alias_of(part));
+  });
+}
+
+TEST(DistributeTensor, WrongArgumentsMessage) {
   run_rank_threads(2, [](int, const Group& group) {
     const auto mesh = thread_mesh(group, {2});
     const auto error = [&](const at::Tensor& tensor, const Placements& placements) {
@@ -165,14 +206,10 @@ TEST(ShardedTensor, WrongArgumentsMessage) {
                   "Replicate to Partial(product) conversion is not supported.");
     REQUIRE_EQUAL(error(at::ones({}), {Shard(0)}), "Dimension specified as 0 but tensor has no dimensions");
     const ShardSpec spec(mesh, {Shard(0)}, {4}, at::kFloat);
-    REQUIRE_EQUAL(error_of([&] {
-                    ShardedTensor{at::ones({3}), spec}.full_tensor();
-                  }),
+    REQUIRE_EQUAL(error_of([&] { dtensor::gathered(at::ones({3}), spec); }),
                   "The local tensor has shape (3,), but " + spec.to_string() + " gives this rank (2,)");
     const ShardSpec odd(mesh, {Partial("median")}, {3}, at::kFloat);
-    REQUIRE_EQUAL(error_of([&] {
-                    ShardedTensor{at::ones({3}), odd}.full_tensor();
-                  }),
+    REQUIRE_EQUAL(error_of([&] { dtensor::gathered(at::ones({3}), odd); }),
                   "Partial(median) is no reduction that this library knows");
   });
 }
