@@ -145,7 +145,8 @@ DeviceMesh init_device_mesh(const std::string& device_type, c10::IntArrayRef sha
 DeviceMesh DeviceMesh::from_group(const Group& group, std::string device_type, const AxisNames& axis_names,
                                   const std::optional<at::Tensor>& mesh) {
   std::vector<int64_t> ranks;
-  if (const auto* record = known_record(group)) {
+  const auto* const record = known_record(group);
+  if (record) {
     ranks.assign(record->ranks.begin(), record->ranks.end());
   } else {
     TORCH_CHECK_VALUE(group,
@@ -156,7 +157,7 @@ DeviceMesh DeviceMesh::from_group(const Group& group, std::string device_type, c
   TORCH_CHECK_VALUE(!mesh || (mesh->dim() == 1 && numbers_in(*mesh) == ranks), "Invalid mesh ",
                     mesh ? mesh_text(*mesh) : "", " for ProcessGroup with ranks [", c10::Join(", ", ranks), "]");
   const auto root = make_root(std::move(device_type), ranks, {static_cast<int64_t>(ranks.size())}, axis_names);
-  root->rank = is_initialized() ? get_rank() : ranks[group->getRank()];
+  root->rank = record ? get_rank() : ranks[group->getRank()];
   return DeviceMesh(root_state(root, {group ? group : default_group()}));
 }
 

@@ -45,15 +45,6 @@ void check_place(const fsdp::ShardedParameter& parameter) {
                               "  hint: give fully_shard a mesh whose ranks ascend");
 }
 
-// Of a layer that the group's ranks compute together.
-ShardSpec spec_of_cut(const at::Tensor& tensor, const parallel::TensorCut& cut) {
-  const auto type = c10::DeviceTypeName(tensor.device().type(), /*lower_case=*/true);
-  return {DeviceMesh::from_group(cut.group, type, {"tp"}),
-          {Shard(cut.dim)},
-          parallel::whole_sizes(tensor, cut),
-          tensor.scalar_type()};
-}
-
 // What others must know to receive it: (key, sizes, dtype) of a tensor, (key, value) of a plain value.
 Value header_of(const std::string& key, const StateValue& value) {
   if (!value.is_tensor()) return c10::ivalue::Tuple::create({Value(key), value.value});
@@ -140,18 +131,14 @@ ModelParts::ModelParts(const torch::nn::Module& model) {
     if (found != sharded.end()) {
       held.tensor = found->second.shard;
       held.spec = found->second.spec;
-      held.sizes = held.spec->shape();
-    } else if (const auto cut = parallel::cut_of(tensor)) {
-      held.sizes = parallel::whole_sizes(tensor, *cut);
-      held.spec = spec_of_cut(tensor, *cut);
+    } else {
+      held.spec = parallel::part_spec(tensor);
     }
+    if (held.spec) held.sizes = held.spec->shape();
     held.other_names = other_names(tensor, name);
     if (held.other_names.empty()) held.other_names = other_names(held.tensor, name);
     if (is_parameter) places_.emplace(held.tensor.unsafeGetTensorImpl(), tensors_.size());
-    if (is_dtensor(held.tensor)) {
-      held.spec = DTensor(held.tensor).spec();
-      held.tensor = local_of(held.tensor);
-    }
+    if (is_dtensor(held.tensor)) held.tensor = local_of(held.tensor);
     names_.insert(name);
     tensors_.push_back(std::move(held));
   }
@@ -250,7 +237,7 @@ ShardedStateDict gathered(ShardedStateDict state, const StateDictOptions& option
     if (value.is_part() && options.full_state_dict) {
       // With CPUOffloadPolicy the parts are elsewhere.
       const auto part = dtensor::on_device_of(value.spec->mesh(), value.tensor.detach());
-      const base::CalledFor purpose(base::Purpose::kState);
+      const comm::CalledFor purpose(parallel::kStateExchange);
       value.tensor = dtensor::gathered(part, *value.spec);
       value.spec.reset();
     }

@@ -10,7 +10,6 @@
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/state/model_parts.h"
 #include "cohort/checkpoint/state/module_names.h"
-#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/ddp/replica.h"
 #include "cohort/parallel/fsdp/sharded_module.h"
 #include "cohort/parallel/module/purpose.h"
@@ -71,9 +70,8 @@ Participants sharers_of(const torch::nn::Module& model) {
   for (const auto* const sharding : shardings_of(model)) result.add(sharding->process_group());
   for (const auto& list : {model.parameters(), model.buffers()}) {
     for (const auto& tensor : list) {
-      if (const auto cut = parallel::cut_of(tensor)) result.add(cut->group);
-      if (!is_dtensor(tensor)) continue;
-      for (const auto& group : DTensor(tensor).device_mesh().groups()) result.add(group);
+      const auto spec = parallel::part_spec(tensor);
+      for (const auto& group : spec ? spec->mesh().groups() : std::vector<Group>()) result.add(group);
     }
   }
   return result;

@@ -4,12 +4,12 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
-#include "cohort/base/purpose.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/device.h"
 #include "cohort/dtensor/wrapper/moves.h"
 #include "cohort/mesh/axis_moves.h"
 #include "cohort/mesh/mesh_layout.h"
+#include "cohort/mesh/purpose.h"
 
 namespace cohort::dtensor {
 namespace {
@@ -71,7 +71,7 @@ at::Tensor scattered(const at::Tensor& whole, const ShardSpec& spec, std::option
   const auto& mesh = spec.mesh();
   for (const auto& placement : spec.placements()) check_has_inverse(placement);
   const at::NoGradGuard no_grad;
-  const base::CalledFor purpose(base::CalledFor::current_or(base::Purpose::kDTensor));
+  const comm::CalledFor purpose(comm::CalledFor::current_or(mesh::kDTensorMove));
   auto local = on_device_of(mesh, whole.detach());
   if (!mesh.coordinate()) return at::empty({0}, local.options());
   for (int64_t axis = 0; axis < mesh.ndim(); ++axis) {

@@ -12,6 +12,8 @@
 #include "cohort/base/text.h"
 #include "cohort/comm/agreement/agreement.h"
 #include "cohort/comm/agreement/rank_exchange.h"
+#include "cohort/dtensor/api/dtensor.h"
+#include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::fsdp {
 namespace {
@@ -59,9 +61,9 @@ CutMesh cut_mesh(const Group& layer, const MeshGroups& data, const std::string& 
 }
 
 void check_cut(const NamedParameter& parameter, const MeshGroups& data) {
-  const auto cut = parallel::cut_of(parameter.tensor);
-  if (!cut || !is_initialized()) return;
-  const auto layer = comm::numbers_in_job(cut->group);
+  const auto spec = is_dtensor(parameter.tensor) ? std::nullopt : parallel::part_spec(parameter.tensor);
+  if (!spec || !is_initialized()) return;
+  const auto layer = comm::numbers_in_job(spec->mesh().group());
   for (const auto& group : {data.shards, data.replicas}) {
     if (!group) continue;
     std::vector<int> common;

@@ -7,7 +7,6 @@
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/parallel/fsdp/mesh_groups.h"
 #include "cohort/parallel/fsdp/sharded_parameter.h"
-#include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::fsdp {
 

@@ -6,10 +6,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cohort/base/purpose.h"
 #include "cohort/dtensor/wrapper/whole_tensor.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/fsdp/shard_rows.h"
+#include "cohort/parallel/module/purpose.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::fsdp {
@@ -42,7 +42,7 @@ at::Tensor full_tensor(const ShardedParameter& parameter) {
   const auto group = parallel::sharding_group(parameter.shard);
   TORCH_CHECK_VALUE(group, "Parameter '", parameter.name, "' is no longer sharded: its wrapper has gone");
   if (parameter.part) {
-    const base::CalledFor purpose(base::Purpose::kState);
+    const comm::CalledFor purpose(parallel::kStateExchange);
     const auto full = dtensor::gathered(parameter.shard, *parameter.spec);
     const auto& place = *parameter.spec->mesh().coordinate();
     const bool is_first = std::all_of(place.begin(), place.end(), [](int64_t index) { return index == 0; });

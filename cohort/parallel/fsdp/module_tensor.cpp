@@ -72,9 +72,9 @@ DeviceMesh side_by_side(const DeviceMesh& first, const DeviceMesh& second) {
 
 std::vector<Group> groups_where(const std::optional<ModelPart>& part, bool (*is_wanted)(const Placement&)) {
   std::vector<Group> groups;
-  if (!part || !part->mesh) return groups;
-  for (size_t axis = 0; axis < part->placements.size(); ++axis) {
-    if (is_wanted(part->placements[axis])) groups.push_back(part->mesh->group(static_cast<int64_t>(axis)));
+  if (!part || !part->spec) return groups;
+  for (int64_t axis = 0; axis < part->spec->mesh().ndim(); ++axis) {
+    if (is_wanted(part->spec->placements()[axis])) groups.push_back(part->spec->mesh().group(axis));
   }
   return groups;
 }
@@ -164,22 +164,21 @@ void leave_sums_of_data(const ShardedParameter& parameter) {
 std::optional<ModelPart> part_of_dtensor(const at::Tensor& parameter, const DeviceMesh& data) {
   if (!is_dtensor(parameter)) return std::nullopt;
   const auto& parts = dtensor::parts_of(parameter);
-  ModelPart part{.sizes = parameter.sizes().vec()};
+  ModelPart part;
   DeviceMesh::AxisNames names;
+  Placements placements;
   for (int64_t axis = 0; axis < parts.mesh.ndim(); ++axis) {
     if (is_data_axis(parts.mesh, axis, data)) {
       check_is_replicated(parts, axis, data);
       part.data_axes.push_back(axis);
     } else {
       names.push_back(axis_name(parts.mesh, axis));
-      part.placements.push_back(parts.placements[static_cast<size_t>(axis)]);
+      placements.push_back(parts.placements[static_cast<size_t>(axis)]);
     }
   }
-  if (part.data_axes.empty()) {
-    part.mesh = parts.mesh;
-  } else if (!names.empty()) {
-    part.mesh = parts.mesh.slice(names);
-  }
+  if (names.empty()) return part;
+  part.spec.emplace(part.data_axes.empty() ? parts.mesh : parts.mesh.slice(names), placements, parameter.sizes().vec(),
+                    parameter.scalar_type());
   return part;
 }
 
@@ -187,17 +186,18 @@ ShardSpec spec_of_shard(const at::Tensor& parameter, const std::optional<ModelPa
                         c10::ScalarType dtype, const DeviceMesh& data) {
   Placements on_data;
   if (data.ndim() == 2) on_data.emplace_back(Replicate());
-  const auto sizes = part ? part->sizes : parameter.sizes().vec();
-  if (!part || !part->mesh) return {data, joined(on_data, {Shard(dim)}), sizes, dtype};
-  const auto& [mesh, placements, whole_sizes, data_axes] = *part;
-  const auto num_cuts = ShardSpec(*mesh, placements, sizes, dtype).num_shards(dim);
+  if (!part || !part->spec) return {data, joined(on_data, {Shard(dim)}), parameter.sizes().vec(), dtype};
+  const auto& mesh = part->spec->mesh();
+  const auto& placements = part->spec->placements();
+  const auto& sizes = part->spec->shape();
+  const auto num_cuts = part->spec->num_shards(dim);
   const auto data_first =
       joined(on_data, {num_cuts > 1 ? Placement(StridedShard(dim, num_cuts)) : Placement(Shard(dim))});
   on_data.emplace_back(Shard(dim));
-  if (TwoMeshes{sizes, data, on_data, *mesh, placements}.agree(data_first)) {
-    return {side_by_side(data, *mesh), joined(data_first, placements), sizes, dtype};
+  if (TwoMeshes{sizes, data, on_data, mesh, placements}.agree(data_first)) {
+    return {side_by_side(data, mesh), joined(data_first, placements), sizes, dtype};
   }
-  return {side_by_side(*mesh, data), joined(placements, on_data), sizes, dtype};
+  return {side_by_side(mesh, data), joined(placements, on_data), sizes, dtype};
 }
 
 std::vector<Group> groups_of_axes(const std::optional<ModelPart>& part) {
@@ -209,25 +209,24 @@ std::vector<Group> groups_of_cuts(const std::optional<ModelPart>& part) {
 }
 
 std::string placement_text(const at::Tensor& parameter) {
-  if (is_dtensor(parameter)) return to_string(dtensor::parts_of(parameter).placements);
-  const auto cut = parallel::cut_of(parameter);
-  if (!cut) return "";
-  return c10::str(" part ", cut->group->getRank(), " of ", cut->group->getSize(), " along dimension ", cut->dim, " of ",
-                  c10::IntArrayRef(parallel::whole_sizes(parameter, *cut)));
+  const auto spec = parallel::part_spec(parameter);
+  if (!spec) return "";
+  if (is_dtensor(parameter)) return to_string(spec->placements());
+  return c10::str(" part ", spec->mesh().local_rank(), " of ", spec->num_shards(), " along dimension ",
+                  spec->placements().front().dim(), " of ", c10::IntArrayRef(spec->shape()));
 }
 
 void write_whole(const Writer& writer, const ShardedParameter& parameter, const at::Tensor& values) {
   const auto& part = parameter.part;
-  if (!part || !part->mesh) {
+  if (!part || !part->spec) {
     writer(parameter.name, values);
     return;
   }
-  const ShardSpec spec(*part->mesh, part->placements, part->sizes, values.scalar_type());
-  const auto whole = dtensor::gathered(values, spec);
-  const auto& place = *part->mesh->coordinate();
+  const auto whole = dtensor::gathered(values, *part->spec);
+  const auto& place = *part->spec->mesh().coordinate();
   const bool is_first = std::all_of(place.begin(), place.end(), [](int64_t index) { return index == 0; });
   if (is_first) writer(parameter.name, whole);
-  values.copy_(dtensor::scattered(whole, spec));
+  values.copy_(dtensor::scattered(whole, *part->spec));
 }
 
 }  // namespace cohort::fsdp

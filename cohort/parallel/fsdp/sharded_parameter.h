@@ -27,10 +27,8 @@ struct NamedParameter {
 /// Of what a parameter is this rank's part, apart from data parallelism: a DTensor, or a weight of a layer that ranks compute
 /// together (parallel_layers.h).
 struct ModelPart {
-  /// Without the data-parallel axes; nothing: there are no others.
-  std::optional<DeviceMesh> mesh = {};
-  Placements placements = {};       ///< on its axes
-  std::vector<int64_t> sizes = {};  ///< of the whole
+  /// On a mesh without the data-parallel axes; nothing: there are no others, and it is whole on each.
+  std::optional<ShardSpec> spec = {};
   /// Those of the DTensor's own mesh that are data parallel, on which it is replicated.
   std::vector<int64_t> data_axes = {};
 };

@@ -18,6 +18,7 @@
 #include "cohort/comm/group/job_warning.h"
 #include "cohort/comm/group/unshared_batches.h"
 #include "cohort/comm/watch/unwrapped_training.h"
+#include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/fsdp/cut_mesh.h"
 #include "cohort/parallel/fsdp/gathered_param_group.h"
 #include "cohort/parallel/fsdp/host_param_group.h"
@@ -150,24 +151,25 @@ DeviceMesh mesh_of(const MeshGroups& groups, c10::Device device) {
   return DeviceMesh::from_group(groups.shards, c10::DeviceTypeName(device.type(), /*lower_case=*/true));
 }
 
-// Collective where layers have cut parameters.
+// Collective where layers have parts of parameters.
 void place_shards(ParamGroup& group, const MeshGroups& groups, c10::Device device) {
   const auto mesh = mesh_of(groups, device);
   std::vector<std::pair<Group, CutMesh>> known;
   for (size_t i = 0; i < group.parameters().size(); ++i) {
     const auto& full = group.parameters()[i].full;
-    const auto cut = parallel::cut_of(full);
-    if (!cut) {
+    const auto spec = parallel::part_spec(full);
+    if (!spec || is_dtensor(full)) {
       group.place_shard(i, part_of_dtensor(full, mesh), mesh);
       continue;
     }
-    auto found = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.first == cut->group; });
+    const auto layer = spec->mesh().group();
+    auto found = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.first == layer; });
     if (found == known.end()) {
       const auto type = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
-      found = known.insert(known.end(), {cut->group, cut_mesh(cut->group, groups, type)});
+      found = known.insert(known.end(), {layer, cut_mesh(layer, groups, type)});
     }
     const auto& [data, model] = found->second;
-    group.place_shard(i, ModelPart{model, {Shard(cut->dim)}, parallel::whole_sizes(full, *cut)}, data);
+    group.place_shard(i, ModelPart{ShardSpec(model, spec->placements(), spec->shape(), spec->dtype())}, data);
   }
 }
 

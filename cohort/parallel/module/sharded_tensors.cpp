@@ -12,7 +12,7 @@ namespace cohort::parallel {
 namespace {
 
 struct Note {
-  std::optional<TensorCut> cut = {};
+  std::optional<ShardSpec> part = {};
   std::vector<Group> groups = {};  ///< what fully_shard says
   at::Tensor shard = {};           ///< defined: they are those of a whole
 };
@@ -31,31 +31,24 @@ void set_sharding(const at::Tensor& tensor, std::vector<Group> groups, at::Tenso
   });
 }
 
-std::vector<Group> noted_groups(const at::Tensor& tensor) {
-  auto note = notes().of(tensor);
-  if (!note.groups.empty() || !note.cut) return std::move(note.groups);
-  return {note.cut->group};
-}
-
 }  // namespace
 
-void note_cut(const at::Tensor& tensor, TensorCut cut) {
-  notes().change(tensor, [&](Note& note) { std::swap(note.cut.emplace(), cut); });
+void note_part(const at::Tensor& tensor, ShardSpec spec) {
+  std::optional<ShardSpec> part(std::move(spec));
+  notes().change(tensor, [&](Note& note) { std::swap(note.part, part); });
 }
 
-void forget_cut_of_ended(const at::Tensor& tensor) {
-  constexpr size_t kOwnHolders = 2;
-  if (!tensor.defined() || tensor.use_count() > kOwnHolders) return;
-  std::optional<TensorCut> gone;
-  notes().change(tensor, [&](Note& note) { std::swap(note.cut, gone); });
-}
+void forget_ended_parts() { notes().forget_gone(); }
 
-std::optional<TensorCut> cut_of(const at::Tensor& tensor) { return notes().of(tensor).cut; }
-
-std::vector<int64_t> whole_sizes(const at::Tensor& tensor, const TensorCut& cut) {
-  auto sizes = tensor.sizes().vec();
-  sizes.at(static_cast<size_t>(cut.dim)) = cut.size;
-  return sizes;
+std::optional<ShardSpec> part_spec(const at::Tensor& tensor) {
+  if (is_dtensor(tensor)) return DTensor(tensor).spec();
+  const auto noted = notes().of(tensor).part;
+  if (!noted) return std::nullopt;
+  // The layer may have been moved, or converted, since.
+  const auto& mesh = noted->mesh();
+  const auto type = c10::DeviceTypeName(tensor.device().type(), /*lower_case=*/true);
+  return ShardSpec(type == mesh.device_type() ? mesh : DeviceMesh::from_group(mesh.group(), type, mesh.axis_names()),
+                   noted->placements(), noted->shape(), tensor.scalar_type());
 }
 
 void note_sharded(const at::Tensor& tensor, const Group& group, std::vector<Group> others) {
@@ -74,21 +67,21 @@ bool is_of_fully_shard(const at::Tensor& tensor) { return !notes().of(tensor).gr
 at::Tensor shard_of(const at::Tensor& tensor) { return notes().of(tensor).shard; }
 
 Group sharding_group(const at::Tensor& tensor) {
-  const auto groups = noted_groups(tensor);
-  return groups.empty() ? Group() : groups.front();
+  const auto note = notes().of(tensor);
+  if (!note.groups.empty()) return note.groups.front();
+  return note.part ? note.part->mesh().group() : Group();
 }
 
 std::vector<Group> sharding_groups(const at::Tensor& tensor) {
   std::vector<Group> groups;
-  if (is_dtensor(tensor)) {
-    const DTensor parts(tensor);
-    const auto& mesh = parts.device_mesh();
+  if (const auto spec = part_spec(tensor)) {
+    const auto& mesh = spec->mesh();
     for (int64_t axis = 0; mesh.coordinate() && axis < mesh.ndim(); ++axis) {
-      const bool is_cut = parts.placements()[axis].is_shard_like() && mesh.size(axis) > 1;
+      const bool is_cut = spec->placements()[axis].is_shard_like() && mesh.size(axis) > 1;
       if (is_cut) groups.push_back(mesh.group(axis));
     }
   }
-  for (const auto& group : noted_groups(tensor)) {
+  for (const auto& group : notes().of(tensor).groups) {
     if (std::find(groups.begin(), groups.end(), group) == groups.end()) groups.push_back(group);
   }
   return groups;

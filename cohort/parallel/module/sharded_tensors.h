@@ -1,44 +1,37 @@
-/// Which tensors are parts of greater ones that a group's ranks hold together: what computes with all of a model, such as the
-/// norm of its gradients, must then ask the other ranks. DTensors say so themselves.
+/// Which tensors are parts of greater ones that ranks hold together: what computes with all of a model, such as the norm of its
+/// gradients, must then ask the other ranks. DTensors say so themselves, of others it is noted.
 ///
-/// Two notes of a tensor do not touch each other: the cut of a layer that ranks compute together, and what fully_shard has made
-/// of it.
+/// Two notes of a tensor do not touch each other: of what whole it is a part, as in a layer that ranks compute together, and what
+/// fully_shard has made of it.
 ///
-/// A note lives as long as its tensor. The groups that it holds stay until another note is made; so whoever ends forgets
-/// tensors that nobody else has. Thread-safe.
+/// A note lives as long as its tensor. The groups that it holds stay until another note is made, or forget_ended_parts().
+/// Thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "cohort/comm/group/process_group.h"
 #include "cohort/export.h"
+#include "cohort/mesh/shard_spec.h"
 
 namespace cohort::parallel {
 
-/// How the ranks of a tensor-parallel group have cut a tensor: along `dim`, as torch.chunk cuts it, into a part for each.
-struct TensorCut {
-  Group group;
-  int64_t dim = 0;
-  int64_t size = 0;  ///< of the whole, along `dim`
-};
-/// `tensor` is this rank's part.
-COHORT_TEST_API void note_cut(const at::Tensor& tensor, TensorCut cut);
-/// For the destructor of a layer that holds `tensor` as a member and as a parameter: forgets the cut unless others hold it.
-void forget_cut_of_ended(const at::Tensor& tensor);
-/// Nothing: no layer has cut it.
-std::optional<TensorCut> cut_of(const at::Tensor& tensor);
-/// The whole of which `tensor` is a part by `cut`.
-std::vector<int64_t> whole_sizes(const at::Tensor& tensor, const TensorCut& cut);
+/// The plain `tensor` is this rank's part of what `spec` describes, on a mesh of one axis.
+COHORT_TEST_API void note_part(const at::Tensor& tensor, ShardSpec spec);
+/// For whoever has let noted tensors go: the groups of those that nobody else has go, too.
+void forget_ended_parts();
+/// Of what whole `tensor` is which part: of a DTensor, or of a plain tensor of which that was noted, in its dtype and on its type
+/// of device. Nothing: it is whole. Local.
+COHORT_TEST_API std::optional<ShardSpec> part_spec(const at::Tensor& tensor);
 
 /// `others`: over whose ranks, too, each of the group's parts is divided, as by tensor parallelism.
 COHORT_TEST_API void note_sharded(const at::Tensor& tensor, const Group& group, std::vector<Group> others = {});
 /// `tensor` is what such parts make up; this rank's is `shard`. Its gradients go to the parts.
 COHORT_TEST_API void note_whole(const at::Tensor& tensor, const at::Tensor& shard, const Group& group);
-/// Keeps a cut.
+/// Keeps what note_part() said.
 COHORT_TEST_API void forget_sharded(const at::Tensor& tensor);
 /// True: one of the last two is known of it.
 bool is_of_fully_shard(const at::Tensor& tensor);
@@ -46,7 +39,7 @@ bool is_of_fully_shard(const at::Tensor& tensor);
 at::Tensor shard_of(const at::Tensor& tensor);
 /// Null: it is whole.
 Group sharding_group(const at::Tensor& tensor);
-/// The same with the others, and of a DTensor the groups of the axes that cut it: over their ranks, one after the other, it is
+/// The same with the others, and the groups of the axes on which part_spec() cuts it: over their ranks, one after the other, it is
 /// divided. Empty: it is whole.
 std::vector<Group> sharding_groups(const at::Tensor& tensor);
 /// What this rank has of a tensor: of a DTensor its part, without a gradient, else itself. Shares memory, but for a DTensor that

@@ -35,6 +35,13 @@ class TensorNotes {
     gone = notes_.extract(tensor.unsafeGetTensorImpl());
   }
 
+  /// Lets go what the notes of tensors hold that have gone: otherwise that goes with a later note.
+  void forget_gone() {
+    std::vector<Entry> gone;
+    const std::lock_guard lock(mutex_);
+    sweep(gone);
+  }
+
   /// An empty one if there is none.
   Note of(const at::Tensor& tensor) const {
     const std::lock_guard lock(mutex_);

@@ -19,15 +19,14 @@
 namespace cohort {
 namespace {
 
-using parallel::part_of;
 using parallel::place_in;
 
 struct WholeLinear {
   at::Tensor weight, bias;
 };
 
-// As torch::nn::Linear draws them, on rank 0.
-WholeLinear first_values(int64_t in_features, int64_t out_features, bool has_bias, const Group& group) {
+// As torch::nn::Linear draws them.
+WholeLinear first_values(int64_t in_features, int64_t out_features, bool has_bias) {
   const at::NoGradGuard no_grad;
   WholeLinear whole{at::empty({out_features, in_features}), {}};
   torch::nn::init::kaiming_uniform_(whole.weight, std::sqrt(5));
@@ -35,9 +34,6 @@ WholeLinear first_values(int64_t in_features, int64_t out_features, bool has_bia
     const double bound = 1 / std::sqrt(static_cast<double>(in_features));
     whole.bias = torch::nn::init::uniform_(at::empty({out_features}), -bound, bound);
   }
-  const auto place = place_in(group);
-  parallel::agree_on(whole.weight, place);
-  if (has_bias) parallel::agree_on(whole.bias, place);
   return whole;
 }
 
@@ -75,18 +71,18 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(int64_t in_features, int64_t 
     : in_features(in_features), out_features(out_features), options(options) {
   check_features(in_features, out_features);
   this->options.gather_pieces = pieces_of_gather(options);
-  const auto whole = first_values(in_features, out_features, options.bias, options.group);
+  const auto whole = first_values(in_features, out_features, options.bias);
   const auto place = place_in(options.group);
-  const auto part = part_of(0, out_features, place);
-  weight = register_parameter("weight", parallel::take(whole.weight, part));
-  bias = register_parameter("bias", options.bias ? parallel::take(whole.bias, part) : at::Tensor(), options.bias);
-  parallel::note_part(weight, part, place);
-  if (bias.defined()) parallel::note_part(bias, part, place);
+  weight = register_parameter("weight", parallel::shared_out(whole.weight, Shard(0), place));
+  const auto own_bias = options.bias ? parallel::shared_out(whole.bias, Shard(0), place) : at::Tensor();
+  bias = register_parameter("bias", own_bias, options.bias);
 }
 
 ColumnParallelLinearImpl::~ColumnParallelLinearImpl() {
-  parallel::forget_cut_of_ended(weight);
-  parallel::forget_cut_of_ended(bias);
+  weight.reset();
+  bias.reset();
+  parameters_.clear();
+  parallel::forget_ended_parts();
 }
 
 void ColumnParallelLinearImpl::pretty_print(std::ostream& stream) const {
@@ -121,35 +117,36 @@ at::Tensor ColumnParallelLinearImpl::own_outputs(const at::Tensor& input) {
 
 void ColumnParallelLinearImpl::load_whole(const at::Tensor& whole_weight, const at::Tensor& whole_bias) {
   check_bias(bias, whole_bias);
-  const auto part = part_of(0, out_features, place_in(options.group));
-  parallel::load_part(weight, whole_weight, part, "weight");
-  if (bias.defined()) parallel::load_part(bias, whole_bias, part, "bias");
+  const auto place = place_in(options.group);
+  parallel::load_part(weight, whole_weight, Shard(0), {out_features, in_features}, place, "weight");
+  if (bias.defined()) parallel::load_part(bias, whole_bias, Shard(0), {out_features}, place, "bias");
 }
 
 at::Tensor ColumnParallelLinearImpl::whole_weight() const {
-  const auto place = place_in(options.group);
-  return parallel::put_together(weight, part_of(0, out_features, place), place);
+  return parallel::put_together(weight, Shard(0), {out_features, in_features}, place_in(options.group));
 }
 
 at::Tensor ColumnParallelLinearImpl::whole_bias() const {
   TORCH_CHECK_VALUE(bias.defined(), "[cohort] ColumnParallelLinear: the layer has no bias");
-  const auto place = place_in(options.group);
-  return parallel::put_together(bias, part_of(0, out_features, place), place);
+  return parallel::put_together(bias, Shard(0), {out_features}, place_in(options.group));
 }
 
 RowParallelLinearImpl::RowParallelLinearImpl(int64_t in_features, int64_t out_features,
                                              const RowParallelOptions& options)
     : in_features(in_features), out_features(out_features), options(options) {
   check_features(in_features, out_features);
-  const auto whole = first_values(in_features, out_features, options.bias, options.group);
+  const auto whole = first_values(in_features, out_features, options.bias);
   const auto place = place_in(options.group);
-  const auto part = part_of(1, in_features, place);
-  weight = register_parameter("weight", parallel::take(whole.weight, part));
-  bias = register_parameter("bias", whole.bias, options.bias);
-  parallel::note_part(weight, part, place);
+  weight = register_parameter("weight", parallel::shared_out(whole.weight, Shard(1), place));
+  const auto every_bias = options.bias ? parallel::shared_out(whole.bias, Replicate(), place) : at::Tensor();
+  bias = register_parameter("bias", every_bias, options.bias);
 }
 
-RowParallelLinearImpl::~RowParallelLinearImpl() { parallel::forget_cut_of_ended(weight); }
+RowParallelLinearImpl::~RowParallelLinearImpl() {
+  weight.reset();
+  parameters_.clear();
+  parallel::forget_ended_parts();
+}
 
 void RowParallelLinearImpl::pretty_print(std::ostream& stream) const {
   stream << std::boolalpha << "cohort::RowParallelLinear(in_features=" << weight.size(1) << " of " << in_features
@@ -183,13 +180,12 @@ at::Tensor RowParallelLinearImpl::forward(const at::Tensor& input) {
 void RowParallelLinearImpl::load_whole(const at::Tensor& whole_weight, const at::Tensor& whole_bias) {
   check_bias(bias, whole_bias);
   const auto place = place_in(options.group);
-  parallel::load_part(weight, whole_weight, part_of(1, in_features, place), "weight");
-  if (bias.defined()) parallel::load_part(bias, whole_bias, {0, out_features, 0, out_features}, "bias");
+  parallel::load_part(weight, whole_weight, Shard(1), {out_features, in_features}, place, "weight");
+  if (bias.defined()) parallel::load_part(bias, whole_bias, Replicate(), {out_features}, place, "bias");
 }
 
 at::Tensor RowParallelLinearImpl::whole_weight() const {
-  const auto place = place_in(options.group);
-  return parallel::put_together(weight, part_of(1, in_features, place), place);
+  return parallel::put_together(weight, Shard(1), {out_features, in_features}, place_in(options.group));
 }
 
 void reduce_sequence_gradients(const std::vector<at::Tensor>& parameters, const Group& group) {

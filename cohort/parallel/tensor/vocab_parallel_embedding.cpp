@@ -4,6 +4,7 @@
 
 #include <ostream>
 
+#include "cohort/mesh/shard.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 #include "cohort/parallel/tensor/division.h"
 #include "cohort/parallel/tensor/parallel_layers.h"
@@ -13,7 +14,6 @@
 namespace cohort {
 namespace {
 
-using parallel::part_of;
 using parallel::place_in;
 
 int64_t checked_padding(int64_t padding, int64_t num_embeddings) {
@@ -45,15 +45,15 @@ VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(int64_t num_embeddings, i
   const at::NoGradGuard no_grad;
   const auto whole = at::empty({num_embeddings, embedding_dim}).normal_();
   if (padding) whole[*padding].zero_();
-  const auto place = place_in(options.group);
-  parallel::agree_on(whole, place);
   const at::AutoGradMode with_grad(true);
-  const auto part = part_of(0, num_embeddings, place);
-  weight = register_parameter("weight", parallel::take(whole, part));
-  parallel::note_part(weight, part, place);
+  weight = register_parameter("weight", parallel::shared_out(whole, Shard(0), place_in(options.group)));
 }
 
-VocabParallelEmbeddingImpl::~VocabParallelEmbeddingImpl() { parallel::forget_cut_of_ended(weight); }
+VocabParallelEmbeddingImpl::~VocabParallelEmbeddingImpl() {
+  weight.reset();
+  parameters_.clear();
+  parallel::forget_ended_parts();
+}
 
 void VocabParallelEmbeddingImpl::pretty_print(std::ostream& stream) const {
   stream << "cohort::VocabParallelEmbedding(num_embeddings=" << weight.size(0) << " of " << num_embeddings
@@ -62,17 +62,18 @@ void VocabParallelEmbeddingImpl::pretty_print(std::ostream& stream) const {
 
 at::Tensor VocabParallelEmbeddingImpl::forward(const at::Tensor& indices) {
   check_in_table(indices, num_embeddings);
-  const auto part = part_of(0, num_embeddings, place_in(options.group));
-  const auto local = indices - part.begin;
-  const auto is_elsewhere = local.lt(0).logical_or_(local.ge(part.length));
-  const auto padding = options.padding_idx ? *options.padding_idx - part.begin : -1;
+  const auto place = place_in(options.group);
+  const auto own = chunk_range(num_embeddings, place.num_ranks, place.rank);
+  const auto local = indices - own.begin;
+  const auto is_elsewhere = local.lt(0).logical_or_(local.ge(own.size()));
+  const auto padding = options.padding_idx ? *options.padding_idx - own.begin : -1;
   at::Tensor rows;
-  if (part.length == 0) {
+  if (own.size() == 0) {
     auto shape = indices.sizes().vec();
     shape.push_back(embedding_dim);
     rows = at::zeros(shape, weight.options()) + weight.sum();  // so that this rank's backward has a graph, too
   } else {
-    const bool pads = padding >= 0 && padding < part.length;
+    const bool pads = padding >= 0 && padding < own.size();
     rows = at::embedding(weight, local.masked_fill(is_elsewhere, 0), pads ? padding : -1)
                .masked_fill(is_elsewhere.unsqueeze(-1), 0);
   }
@@ -82,12 +83,12 @@ at::Tensor VocabParallelEmbeddingImpl::forward(const at::Tensor& indices) {
 }
 
 void VocabParallelEmbeddingImpl::load_whole(const at::Tensor& whole_weight) {
-  parallel::load_part(weight, whole_weight, part_of(0, num_embeddings, place_in(options.group)), "weight");
+  parallel::load_part(weight, whole_weight, Shard(0), {num_embeddings, embedding_dim}, place_in(options.group),
+                      "weight");
 }
 
 at::Tensor VocabParallelEmbeddingImpl::whole_weight() const {
-  const auto place = place_in(options.group);
-  return parallel::put_together(weight, part_of(0, num_embeddings, place), place);
+  return parallel::put_together(weight, Shard(0), {num_embeddings, embedding_dim}, place_in(options.group));
 }
 
 }  // namespace cohort

@@ -11,6 +11,7 @@
 
 #include "cohort/base/cpu.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/group/subgroups.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/parallel/optim/clip_grad.h"
 #include "cohort/parallel/tensor/regions.h"
@@ -368,6 +369,69 @@ COHORT_WORKER(layers_end) {
 
 // As an optimizer does, which may outlive a layer or its copy.
 TEST(TensorParallelLayers, ParametersArePartsForAsLongAsTheyLive) { run_workers("layers_end").expect_success(); }
+
+using ColumnPtr = std::shared_ptr<ColumnParallelLinearImpl>;
+
+ColumnPtr column_without_bias(const Group& group = {}) {
+  return std::make_shared<ColumnParallelLinearImpl>(4, 4, ColumnParallelOptions{.group = group, .bias = false});
+}
+
+double norm_of(const at::Tensor& parameter) {
+  return nn::utils::get_total_norm(nn::utils::gradients_of(parameter)).item<double>();
+}
+
+COHORT_WORKER(layers_tied) {
+  init_process_group({.backend = test::backend_of_tests()});
+  ColumnPtr layers[] = {column_without_bias(), column_without_bias()};
+  const int first_to_end = test::worker_arguments().at(0) == "owner" ? 0 : 1;
+  layers[1]->weight = layers[0]->weight;
+  const auto parameter = layers[0]->weight;
+  parameter.mutable_grad() = at::full_like(parameter, get_rank() + 1.0);
+  const auto expected = std::sqrt(8.0 * (1 + 4));
+  for (const int ending : {first_to_end, 1 - first_to_end}) {
+    layers[ending].reset();
+    REQUIRE(std::abs(norm_of(parameter) - expected) < 1e-5);
+  }
+  barrier();
+}
+
+TEST(TensorParallelLayers, TiedParametersArePartsWhicheverLayerEndsFirst) {
+  for (const auto* first : {"owner", "other"}) {
+    run_workers("layers_tied", {.arguments = {first}}).expect_success();
+  }
+}
+
+COHORT_WORKER(layers_replaced) {
+  init_process_group({.backend = test::backend_of_tests()});
+  const auto require_whole = [](const at::Tensor& tensor) {
+    tensor.mutable_grad() = at::ones({2, 2}) * (get_rank() + 1);
+    REQUIRE(std::abs(norm_of(tensor) - 2 * (get_rank() + 1)) < 1e-5);
+  };
+  auto layer = column_without_bias();
+  layer->weight = at::ones({2, 2}).requires_grad_();
+  require_whole(layer->weight);
+  layer.reset();
+  std::vector<at::Tensor> others;  // one of them might be where the first weight was
+  for (int i = 0; i < 100; ++i) require_whole(others.emplace_back(at::ones({2, 2}).requires_grad_()));
+  barrier();
+}
+
+TEST(TensorParallelLayers, AnotherTensorIsNoPartWhereOneWas) { run_workers("layers_replaced").expect_success(); }
+
+COHORT_WORKER(layers_let_go) {
+  init_process_group({.backend = test::backend_of_tests()});
+  const auto group = new_group({0, 1});
+  const auto before = group.use_count();
+  auto layer = column_without_bias(group);
+  auto copy = std::make_shared<ColumnParallelLinearImpl>(*layer);
+  REQUIRE(group.use_count() > before);
+  layer.reset();
+  copy.reset();
+  REQUIRE(group.use_count() == before);
+  barrier();
+}
+
+TEST(TensorParallelLayers, LetTheirGroupGoAtTheirEnd) { run_workers("layers_let_go").expect_success(); }
 
 COHORT_WORKER(layers_print) {
   init_process_group({.backend = test::backend_of_tests()});
