@@ -190,10 +190,9 @@ TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions
 void PipelineRuntime::make_room_for_loans() {
   if (step_->shapes->are_counted && !options_.dynamic_shapes) return;
   step_->shapes->are_counted = true;
-  const at::Tensor most = at::full({1}, static_cast<int64_t>(step_->mailbox.lendable_bytes()), at::kLong);
   const comm::CalledFor purpose(kStepAgreement);
-  all_reduce(most, {.op = ReduceOp::MAX, .group = group_});
-  const auto num_bytes = static_cast<size_t>(most.item<int64_t>());
+  const auto own_bytes = static_cast<int64_t>(step_->mailbox.lendable_bytes());
+  const auto num_bytes = static_cast<size_t>(comm::RankExchange(group_of_ranks()).largest({own_bytes}).front());
   if (num_bytes <= loan_bytes_) return;
   // Shapes that grow from step to step must not end in an allocation for each.
   loan_bytes_ = std::max(num_bytes, 2 * loan_bytes_);
