@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <vector>
 
 #include "cohort/comm/collectives/collectives.h"
@@ -26,15 +28,26 @@ IndexRanges ranges_of(const AxisOf& line, const Placement& shard, int64_t size, 
   return shard_ranges(shard, size, line.num_ranks(), index);
 }
 
-// Where rank after rank has the next rows and as many of them, the parts are the whole as they arrive.
-bool lie_in_order(const AxisOf& line, const Placement& shard, const at::Tensor& local, int64_t size) {
-  if (!shard.is_shard(0) || local.dim() == 0 || size % line.num_ranks() != 0) return false;
-  const auto order = line.mesh.group_order(line.axis);
-  for (size_t i = 0; i < order.size(); ++i) {
-    if (order[i] != static_cast<int64_t>(i)) return false;
-  }
-  return true;
+// Each has as many elements, and no gap.
+bool is_even(const AxisOf& line, const Placement& shard, int64_t size) {
+  return shard.is_shard() && size % line.num_ranks() == 0;
 }
+
+bool is_in_order(const AxisOf& line) {
+  const auto order = line.order();
+  return std::is_sorted(order.begin(), order.end());
+}
+
+// [.., ranks * n, ..] -> [ranks, .., n, ..]
+at::Tensor parts_in_front(const at::Tensor& whole, int64_t dim, int64_t num_ranks) {
+  auto sizes = whole.sizes().vec();
+  sizes[dim] /= num_ranks;
+  sizes.insert(sizes.begin() + dim, num_ranks);
+  return whole.reshape(sizes).movedim(dim, 0).contiguous();
+}
+
+// The other way round.
+at::Tensor parts_along(const at::Tensor& parts, int64_t dim) { return parts.movedim(0, dim).flatten(dim, dim + 1); }
 
 // `part` has the elements that `ranges` name, one after the other.
 void put_ranges(const at::Tensor& whole, int64_t dim, const IndexRanges& ranges, const at::Tensor& part) {
@@ -64,21 +77,28 @@ bool loses_nan(const std::string& reduce_op, const at::Tensor& tensor) {
 
 }  // namespace
 
+std::vector<int64_t> AxisOf::order() const {
+  if (mesh_) return mesh_->group_order(axis_);
+  std::vector<int64_t> order(group_->getSize());
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
 at::Tensor gather_axis(const AxisOf& line, const Placement& shard, const at::Tensor& local, int64_t size) {
   const int64_t dim = shard.dim();
-  auto whole = at::empty(with_size(local.sizes(), dim, size), local.options().memory_format(std::nullopt));
-  if (whole.numel() == 0) return whole;
-  if (lie_in_order(line, shard, local, size)) {
-    all_gather_single(whole, local.contiguous(), {.group = line.group()});
-    return whole;
-  }
+  const auto options = local.options().memory_format(std::nullopt);
+  const auto shape = with_size(local.sizes(), dim, size);
+  if (product_of(shape) == 0) return at::empty(shape, options);
   const int64_t padded_size = padded_shard_size(shard, size, line.num_ranks());
   const auto padded = pad_tensor(local, dim, padded_size - local.size(dim)).contiguous();
-  TensorList parts(line.num_ranks());
-  for (auto& part : parts) part = at::empty(padded.sizes(), padded.options());
-  all_gather(parts, padded, {.group = line.group()});
-  const auto order = line.mesh.group_order(line.axis);
-  for (size_t rank = 0; rank < parts.size(); ++rank) {
+  auto sizes = padded.sizes().vec();
+  sizes.insert(sizes.begin(), line.num_ranks());
+  const auto parts = at::empty(sizes, options);
+  all_gather_single(parts, padded, {.group = line.group()});
+  if (is_even(line, shard, size) && is_in_order(line)) return parts_along(parts, dim);
+  const auto whole = at::empty(shape, options);
+  const auto order = line.order();
+  for (int64_t rank = 0; rank < line.num_ranks(); ++rank) {
     put_ranges(whole, dim, ranges_of(line, shard, size, order[rank]), parts[rank]);
   }
   return whole;
@@ -112,13 +132,19 @@ at::Tensor reduce_scatter_axis(const AxisOf& line, const std::string& reduce_op,
   const int64_t dim = shard.dim(), size = local.size(dim);
   const int64_t own_size = num_indices(ranges_of(line, shard, size, line.own_index()));
   const int64_t padded_size = padded_shard_size(shard, size, line.num_ranks());
-  TensorList parts;
-  for (const int64_t index : line.mesh.group_order(line.axis)) {
-    const auto part = take_ranges(local, dim, ranges_of(line, shard, size, index));
-    parts.push_back(pad_tensor(part, dim, padded_size - part.size(dim)).contiguous());
+  at::Tensor parts;
+  if (is_even(line, shard, size) && is_in_order(line)) {
+    parts = parts_in_front(local, dim, line.num_ranks());
+  } else {
+    TensorList padded;
+    for (const int64_t index : line.order()) {
+      const auto part = take_ranges(local, dim, ranges_of(line, shard, size, index));
+      padded.push_back(pad_tensor(part, dim, padded_size - part.size(dim)));
+    }
+    parts = at::stack(padded);
   }
-  auto result = at::empty(parts.front().sizes(), parts.front().options());
-  if (result.numel() > 0) reduce_scatter(result, parts, {.op = op, .group = line.group()});
+  const auto result = at::empty(parts.sizes().slice(1), parts.options());
+  if (result.numel() > 0) reduce_scatter_single(result, parts, {.op = op, .group = line.group()});
   if (is_average) result.div_(line.num_ranks());
   return unpad_tensor(result, dim, padded_size - own_size).contiguous();
 }
@@ -126,10 +152,16 @@ at::Tensor reduce_scatter_axis(const AxisOf& line, const std::string& reduce_op,
 at::Tensor exchange_axis(const AxisOf& line, const Placement& from, const Placement& to, const at::Tensor& local,
                          int64_t size) {
   const int64_t to_size = local.size(to.dim());
+  if (local.numel() > 0 && is_even(line, from, size) && is_even(line, to, to_size) && is_in_order(line)) {
+    const auto sent = parts_in_front(local, to.dim(), line.num_ranks());
+    const auto received = at::empty_like(sent);
+    all_to_all_single(received, sent, {}, {}, {.group = line.group()});
+    return parts_along(received, from.dim());
+  }
   const auto of = [&](const Placement& shard, int64_t whole_size, int64_t index) {
     return ranges_of(line, shard, whole_size, index);
   };
-  const auto order = line.mesh.group_order(line.axis);
+  const auto order = line.order();
   std::vector<at::Tensor> sent;
   std::vector<int64_t> sent_sizes, received_sizes;
   std::vector<std::vector<int64_t>> shapes;

@@ -1,5 +1,6 @@
-/// A tensor's moves along one axis of a mesh: from one placement on it to another, whatever the other axes do. What they have
-/// left of the tensor is "the whole" here. Values only: autograd knows nothing of it. All results are contiguous.
+/// A tensor's moves along one axis of a mesh, or in a group: from one placement on it to another, whatever other axes do. What they
+/// have left of the tensor is "the whole" here. Values only: autograd knows nothing of it. All results are contiguous. DTensors
+/// and tensor-parallel regions (parallel/tensor/regions.h) are moved by these.
 ///
 /// Collective over the axis, except own_part. Requires: this rank is in the mesh.
 #pragma once
@@ -8,20 +9,31 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/mesh/placement.h"
 
 namespace cohort::mesh {
 
-/// One axis of a mesh, and this rank's place on it.
-struct AxisOf {
-  const DeviceMesh& mesh;
-  int64_t axis;
+/// One axis of a mesh, or a group whose ranks stand in its order, and this rank's place on it.
+class AxisOf {
+ public:
+  /// Keeps a reference to `mesh`.
+  AxisOf(const DeviceMesh& mesh, int64_t axis) : mesh_(&mesh), axis_(axis) {}
+  explicit AxisOf(Group group) : group_(std::move(group)) {}
 
-  Group group() const { return mesh.group(axis); }
-  int64_t num_ranks() const { return mesh.size(axis); }
-  int64_t own_index() const { return (*mesh.coordinate())[axis]; }
+  Group group() const { return mesh_ ? mesh_->group(axis_) : group_; }
+  int64_t num_ranks() const { return mesh_ ? mesh_->size(axis_) : group_->getSize(); }
+  int64_t own_index() const { return mesh_ ? (*mesh_->coordinate())[axis_] : group_->getRank(); }
+  /// The place on the axis of each of the group's ranks.
+  std::vector<int64_t> order() const;
+
+ private:
+  const DeviceMesh* mesh_ = nullptr;
+  int64_t axis_ = 0;
+  Group group_ = {};
 };
 
 /// A shard's parts put together: `size` elements along the placement's dim, of which `local` has this rank's.

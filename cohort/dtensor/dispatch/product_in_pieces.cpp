@@ -98,7 +98,7 @@ std::optional<Rows> rows_of(const Call& call, const RowGather& gather, const Pla
 
 std::vector<IndexRange> shares_of(const mesh::AxisOf& line, int64_t num_positions) {
   std::vector<IndexRange> shares;
-  for (const int64_t index : line.mesh.group_order(line.axis)) {
+  for (const int64_t index : line.order()) {
     shares.push_back(chunk_range(num_positions, line.num_ranks(), index));
   }
   return shares;
@@ -143,14 +143,14 @@ void multiply_in_pieces(Call& call, const RowGather& gather, const Plan& plan) {
   const mesh::AxisOf line{call.mesh(), gather.axis};
   const auto rows = *rows_of(call, gather, plan);
   const auto shares = shares_of(line, rows.positions);
-  note_collective(&CommCounts::all_gather, line.mesh, line.axis, parts.placements[line.axis], to[line.axis],
+  note_collective(&CommCounts::all_gather, call.mesh(), gather.axis, parts.placements[gather.axis], to[gather.axis],
                   static_cast<int64_t>(parts.local.nbytes()));
   const auto group = line.group();
   const auto own = parts.local.reshape({rows.outer, shares[group->getRank()].size(), parts.local.size(-1)});
   const mesh::GatherInPieces how{group, shares, pieces_over(group, first.tensor.device().type())};
   const auto made =
       mesh::multiply_while_gathering(how, own, [&](const at::Tensor& some) { return run_on_rows(call, first, some); });
-  auto sizes = local_sizes(line.mesh, to, first.sizes());
+  auto sizes = local_sizes(call.mesh(), to, first.sizes());
   note_gathered(first.tensor, made.gathered.view(sizes), to);
   sizes.back() = made.product.size(-1);
   call.finish({made.product.view(sizes)});

@@ -22,7 +22,7 @@ at::Tensor scatter_axis(const mesh::AxisOf& line, const Placement& shard, const 
   const int64_t padded_size = padded_shard_size(shard, size, line.num_ranks());
   TensorList parts;
   if (line.group()->getRank() == *src_rank) {
-    for (const int64_t index : line.mesh.group_order(line.axis)) {
+    for (const int64_t index : line.order()) {
       const auto part = take_ranges(tensor, dim, ranges_of(index));
       parts.push_back(pad_tensor(part, dim, padded_size - part.size(dim)).contiguous());
     }

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "cohort/comm/collectives/collectives.h"
+#include "cohort/mesh/axis_moves.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/parallel/tensor/division.h"
 #include "cohort/parallel/tensor/group_place.h"
@@ -39,71 +39,23 @@ struct RegionCall : torch::CustomClassHolder {
 };
 using RegionCallPtr = c10::intrusive_ptr<RegionCall>;
 
-// [.., ranks * n, ..] -> [ranks, .., n, ..]
-at::Tensor parts_in_front(const at::Tensor& whole, int64_t dim, int64_t num_ranks) {
-  auto sizes = whole.sizes().vec();
-  sizes[dim] /= num_ranks;
-  sizes.insert(sizes.begin() + dim, num_ranks);
-  return whole.reshape(sizes).movedim(dim, 0).contiguous();
-}
-
-// The other way round.
-at::Tensor parts_along(const at::Tensor& parts, int64_t dim) { return parts.movedim(0, dim).flatten(dim, dim + 1); }
-
-at::Tensor sum_of(const RegionMove& move, const at::Tensor& input) {
-  const auto sum = input.clone(at::MemoryFormat::Contiguous);
-  if (sum.numel() > 0) all_reduce(sum, {.group = move.place.group});
-  return sum;
-}
-
-at::Tensor own_part(const RegionMove& move, const at::Tensor& whole) {
-  const auto range = chunk_range(move.size, move.place.num_ranks, move.place.rank);
-  return whole.narrow(move.dim, range.begin, range.size()).clone(at::MemoryFormat::Contiguous);
-}
-
-// Parts as torch.chunk cuts them are equal ones with all padding at the end.
-at::Tensor all_parts(const RegionMove& move, const at::Tensor& part) {
-  const auto largest = chunk_range(move.size, move.place.num_ranks, 0).size();
-  const auto padded = pad_tensor(part, move.dim, largest - part.size(move.dim)).contiguous();
-  auto sizes = padded.sizes().vec();
-  sizes.insert(sizes.begin(), move.place.num_ranks);
-  const auto parts = at::empty(sizes, padded.options());
-  if (parts.numel() > 0) all_gather_single(parts, padded, {.group = move.place.group});
-  return parts_along(parts, move.dim).narrow(move.dim, 0, move.size);
-}
-
-at::Tensor own_part_of_sum(const RegionMove& move, const at::Tensor& whole) {
-  const auto own = chunk_range(move.size, move.place.num_ranks, move.place.rank);
-  const auto largest = chunk_range(move.size, move.place.num_ranks, 0).size();
-  const auto padded = pad_tensor(whole, move.dim, largest * move.place.num_ranks - move.size);
-  const auto parts = parts_in_front(padded, move.dim, move.place.num_ranks);
-  const auto sum = at::empty(parts.sizes().slice(1), parts.options());
-  if (parts.numel() > 0) reduce_scatter_single(sum, parts, {.group = move.place.group});
-  return sum.narrow(move.dim, 0, own.size());
-}
-
-at::Tensor exchanged(const RegionMove& move, int64_t scatter_dim, int64_t gather_dim, const at::Tensor& input) {
-  const auto sent = parts_in_front(input, scatter_dim, move.place.num_ranks);
-  const auto received = at::empty_like(sent);
-  if (sent.numel() > 0) all_to_all_single(received, sent, {}, {}, {.group = move.place.group});
-  return parts_along(received, gather_dim);
-}
-
 at::Tensor moved(const RegionMove& move, const at::Tensor& input) {
   const comm::CalledFor purpose(parallel::kTensorParallel);
+  const mesh::AxisOf line(move.place.group);
   switch (move.forward) {
     case Move::kNothing:
       return input.view_as(input);
     case Move::kSum:
-      return sum_of(move, input);
+      return mesh::reduce_axis(line, "sum", input);
     case Move::kTakePart:
-      return own_part(move, input);
+      return mesh::own_part(line, Shard(move.dim), input);
     case Move::kGather:
-      return all_parts(move, input);
+      return mesh::gather_axis(line, Shard(move.dim), input, move.size);
     case Move::kReduceScatter:
-      return own_part_of_sum(move, input);
+      return mesh::reduce_scatter_axis(line, "sum", Shard(move.dim), input);
     case Move::kAllToAll:
-      return exchanged(move, move.dim, move.gather_dim, input);
+      return mesh::exchange_axis(line, Shard(move.gather_dim), Shard(move.dim), input,
+                                 input.size(move.gather_dim) * line.num_ranks());
   }
   return input;
 }
