@@ -1,5 +1,5 @@
-/// Takes URLs apart, and the pieces of them that users write: "tcp://node0:29500?rank=1", "[fd00::1]:2379", "node0". Pure; nothing
-/// is an error here.
+/// Takes URLs apart, and the pieces of them that users write: "tcp://node0:29500?rank=1", "[fd00::1]:2379", "node0". Pure;
+/// nothing is an error here.
 #pragma once
 
 #include <map>
