@@ -158,7 +158,7 @@ void run(const Settings& s) {
   }
   const auto pipeline = gpt::parallelize(net, {.mesh = trainer.mesh(),
                                                .activation_checkpointing = s.activation_checkpointing,
-                                               .fsdp = trainer.options().fsdp,
+                                               .fsdp = trainer.options().strategy.fsdp,
                                                .pp_schedule = s.pp_schedule,
                                                .pp_stages_per_rank = s.pp_stages_per_rank,
                                                .pp_microbatches = s.pp_microbatches});

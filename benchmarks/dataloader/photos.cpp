@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "benchmarks/support/value_or_throw.h"
 #include "cohort/extras/files/images/image_writer.h"
 
 namespace cohort::bench {
@@ -68,10 +69,9 @@ std::vector<uint8_t> make_photo(uint32_t seed) {
 
 void write_jpeg(const std::string& path, const std::vector<uint8_t>& pixels) {
   const files::ImageView view{pixels.data(), {kPhotoHeight, kPhotoWidth, 3}, files::ImageLayout::kInterleaved};
-  const auto encoded = files::encode_jpeg(view, {.quality = kPhotoQuality});
-  if (!encoded) throw std::runtime_error(encoded.error().describe());
+  const auto encoded = value_or_throw(files::encode_jpeg(view, {.quality = kPhotoQuality}));
   std::ofstream file(path, std::ios::binary);
-  file << *encoded;
+  file << encoded;
   if (!file.flush()) throw std::runtime_error(fmt::format("{} cannot be written", path));
 }
 

@@ -15,6 +15,7 @@
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/team.h"
 #include "benchmarks/support/turns.h"
+#include "benchmarks/support/value_or_throw.h"
 #include "cohort/pipeline/schedules.h"
 #include "cohort/pipeline/simulation.h"
 
@@ -73,26 +74,21 @@ Measured measure_bubble(Team& team, const std::string& schedule, int num_stages,
 
 pipeline::Timeline timeline_of(pipeline::ScheduleKind kind, int num_stages, const Measured& measured) {
   const pipeline::PipelineShape shape{kNumBubbleRanks, num_stages, kNumBubbleMicrobatches};
-  const auto order = pipeline::plan_schedule(kind, shape);
-  if (!order) throw std::runtime_error(order.error().describe());
-  const auto stage_ranks = pipeline::stage_ranks_of(kind, shape);
-  if (!stage_ranks) throw std::runtime_error(stage_ranks.error().describe());
-  const auto timeline = pipeline::simulate(*order, *stage_ranks, pipeline::OrderFormat::kComputeOnly,
+  const auto order = value_or_throw(pipeline::plan_schedule(kind, shape));
+  const auto stage_ranks = value_or_throw(pipeline::stage_ranks_of(kind, shape));
+  return value_or_throw(pipeline::simulate(order, stage_ranks, pipeline::OrderFormat::kComputeOnly,
                                            {.forward = measured.forward,
                                             .backward_input = measured.backward_input,
                                             .backward_weight = measured.backward_weight,
-                                            .is_first_stage_in_one_part = true});
-  if (!timeline) throw std::runtime_error(timeline.error().describe());
-  return *timeline;
+                                            .is_first_stage_in_one_part = true}));
 }
 
 Row bubble_row(Team& team, const std::string& name, int num_steps) {
-  const auto kind = pipeline::schedule_by_name(name);
-  if (!kind) throw std::runtime_error(kind.error().describe());
-  const bool is_single = *kind == pipeline::ScheduleKind::kGPipe || *kind == pipeline::ScheduleKind::k1F1B;
+  const auto kind = value_or_throw(pipeline::schedule_by_name(name));
+  const bool is_single = kind == pipeline::ScheduleKind::kGPipe || kind == pipeline::ScheduleKind::k1F1B;
   const int num_stages = is_single ? kNumBubbleRanks : 2 * kNumBubbleRanks;
   const Measured measured = measure_bubble(team, name, num_stages, num_steps);
-  const auto timeline = timeline_of(*kind, num_stages, measured);
+  const auto timeline = timeline_of(kind, num_stages, measured);
   Row row;
   row.case_name = fmt::format("bubble/{}/ranks={}/microbatches={}", name, kNumBubbleRanks, kNumBubbleMicrobatches);
   row.rival_name = "theory";

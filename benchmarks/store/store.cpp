@@ -10,6 +10,7 @@
 #include "benchmarks/store/store_load.h"
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/turn_order.h"
+#include "benchmarks/support/value_or_throw.h"
 #include "cohort/base/cpu_topology.h"
 #include "cohort/base/env.h"
 #include "cohort/base/process.h"
@@ -44,9 +45,7 @@ class Server {
     // cost 5 seconds each.
     options.environment = base::environment();
     (*options.environment)["RES_OPTIONS"] = "timeout:1 attempts:1";
-    auto process = base::Process::start(options);
-    if (!process) throw std::runtime_error(process.error().describe());
-    return std::move(*process);
+    return value_or_throw(base::Process::start(options));
   }
   base::Process process_;
   int port_ = 0;

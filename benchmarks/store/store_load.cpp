@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <stdexcept>
 
+#include "benchmarks/support/value_or_throw.h"
 #include "cohort/store/protocol.h"
 #include "cohort/store/socket.h"
 
@@ -35,10 +36,9 @@ StoreLoad::StoreLoad(int port, int num_clients) : epoll_(epoll_create1(EPOLL_CLO
   const std::string ready(1, store::kReady);
   const std::string value(64, 'v');
   for (int i = 0; i < num_clients; ++i) {
-    auto socket = store::connect_to("127.0.0.1", port, std::chrono::seconds(10));
-    if (!socket) throw std::runtime_error(socket.error().describe());
+    auto socket = value_or_throw(store::connect_to("127.0.0.1", port, std::chrono::seconds(10)));
     const auto key = "/key/" + std::to_string(i);
-    Client client{.socket = std::move(*socket)};
+    Client client{.socket = std::move(socket)};
     // What clients do: a get begins with a wait.
     client.mix = {{request(Query::kSet, {key}, {value}) + request(Query::kWait, {key}), ready},
                   {request(Query::kGet, {key}), as_text(value)},

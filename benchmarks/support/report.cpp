@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "benchmarks/support/value_or_throw.h"
 #include "cohort/base/atomic_file.h"
 
 namespace cohort::bench {
@@ -131,8 +132,7 @@ void print_table(const std::vector<Row>& rows) {
 void write_json(const std::vector<Row>& rows, const std::string& path) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Row& row : rows) list.push_back(to_json(row));
-  const auto written = base::write_file_atomically(path, list.dump(1) + "\n");
-  if (!written) throw std::runtime_error(written.error().describe());
+  value_or_throw(base::write_file_atomically(path, list.dump(1) + "\n"));
 }
 
 }  // namespace cohort::bench

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "benchmarks/support/value_or_throw.h"
 #include "cohort/base/env.h"
 #include "cohort/base/text.h"
 
@@ -20,12 +21,6 @@ namespace cohort::bench {
 namespace {
 
 constexpr int kSilenceMilliseconds = 5 * 60 * 1000;
-
-template <class T>
-T value_or_throw(base::Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().describe());
-  return std::move(*result);
-}
 
 // One thread per rank, and the loopback device for every team, whatever the host's name resolves to.
 std::map<std::string, std::string> rank_environment(const std::map<std::string, std::string>& more) {
@@ -104,8 +99,7 @@ Team::~Team() {
 
 std::vector<std::string> Team::ask(const std::string& command) {
   for (auto& rank : ranks_) {
-    const auto written = base::write_all(rank.commands.get(), command + "\n");
-    if (!written) throw std::runtime_error(written.error().describe());
+    value_or_throw(base::write_all(rank.commands.get(), command + "\n"));
   }
   std::vector<std::string> answers;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) answers.push_back(read_answer(rank, command));

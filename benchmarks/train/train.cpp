@@ -25,6 +25,7 @@
 #include "benchmarks/support/team.h"
 #include "benchmarks/support/turn_order.h"
 #include "benchmarks/support/turns.h"
+#include "benchmarks/support/value_or_throw.h"
 #include "benchmarks/train/train_rows.h"
 #include "build_facts.h"
 #include "cohort/base/file.h"
@@ -42,17 +43,11 @@ constexpr int kTrainRounds = 16;
 constexpr int kQuickTrainRounds = 2;
 constexpr double kTrainTolerance = 1e-4;
 
-template <class T>
-T value_or_fail(base::Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().describe());
-  return std::move(*result);
-}
-
 // What all sides train on.
 class TrainData {
  public:
   TrainData() {
-    value_or_fail(files::make_stand_in("cifar10", folder_.path()));
+    value_or_throw(files::make_stand_in("cifar10", folder_.path()));
     write_tokens();
   }
   std::string of(const TrainCase& what) const { return what.name == "resnet18" ? folder_.path() : tokens_path(); }
@@ -69,11 +64,10 @@ class TrainData {
     std::sort(pages.begin(), pages.end());
     std::string tokens;
     for (const auto& page : pages) {
-      for (const char byte : value_or_fail(base::read_file(page))) tokens.append({byte, '\0'});
+      for (const char byte : value_or_throw(base::read_file(page))) tokens.append({byte, '\0'});
     }
-    const auto file = value_or_fail(base::open_for_writing(tokens_path()));
-    if (const auto written = base::write_all(file.get(), tokens); !written)
-      throw std::runtime_error(written.error().describe());
+    const auto file = value_or_throw(base::open_for_writing(tokens_path()));
+    value_or_throw(base::write_all(file.get(), tokens));
   }
 
   ScratchFolder folder_;

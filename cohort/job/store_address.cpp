@@ -190,8 +190,8 @@ class Search {
   }
 
   base::Error failure() const {
-    auto text = fmt::format("[cohort] {} on {} cannot reach the store at {}:{}", search_.who, base::host_name(),
-                            search_.host, search_.port);
+    auto text = fmt::format("{} on {} cannot reach the store at {}:{}", search_.who, base::host_name(), search_.host,
+                            search_.port);
     for (const auto& cause : causes()) text += "\n  caused by: " + cause;
     return base::Error(text + "\n  hint: " + hint());
   }

@@ -20,7 +20,7 @@ ReduceOp::RedOpType reduce_op_named(const std::string& name) {
       {"sum", ReduceOp::SUM},         {"avg", ReduceOp::AVG},   {"min", ReduceOp::MIN}, {"max", ReduceOp::MAX},
       {"product", ReduceOp::PRODUCT}, {"band", ReduceOp::BAND}, {"bor", ReduceOp::BOR}, {"bxor", ReduceOp::BXOR}};
   const auto found = kOps.find(name);
-  TORCH_CHECK_VALUE(found != kOps.end(), "Partial(", name, ") is no reduction that this library knows");
+  TORCH_CHECK_VALUE(found != kOps.end(), "[cohort] Partial(", name, ") is no reduction that this library knows");
   return found->second;
 }
 

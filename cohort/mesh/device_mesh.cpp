@@ -43,11 +43,11 @@ at::Tensor tensor_of_lists(const std::vector<std::vector<int64_t>>& lists) {
 }
 
 void check_ranks(const std::vector<int64_t>& ranks) {
-  TORCH_CHECK_VALUE(!ranks.empty(), "A DeviceMesh needs at least one rank");
+  TORCH_CHECK_VALUE(!ranks.empty(), "[cohort] A DeviceMesh needs at least one rank");
   std::set<int64_t> seen;
   for (const int64_t rank : ranks) {
     const bool is_new = seen.insert(rank).second;
-    TORCH_CHECK_VALUE(is_new, "A rank may stand in a DeviceMesh only once, but rank ", rank, " stands in [",
+    TORCH_CHECK_VALUE(is_new, "[cohort] A rank may stand in a DeviceMesh only once, but rank ", rank, " stands in [",
                       c10::Join(", ", ranks), "] more often");
   }
 }
@@ -100,8 +100,9 @@ std::string mesh_text(const at::Tensor& mesh, size_t at = 0, int64_t depth = 0) 
 int64_t rank_by_groups(const std::vector<Group>& groups, const at::Tensor& mesh) {
   auto place = mesh;
   for (size_t axis = 0; axis < groups.size(); ++axis) {
-    TORCH_CHECK_VALUE(groups[axis]->getSize() == mesh.size(static_cast<int64_t>(axis)), "The group of mesh dim ", axis,
-                      " has ", groups[axis]->getSize(), " ranks, but the mesh ", mesh.size(static_cast<int64_t>(axis)));
+    TORCH_CHECK_VALUE(groups[axis]->getSize() == mesh.size(static_cast<int64_t>(axis)),
+                      "[cohort] The group of mesh dim ", axis, " has ", groups[axis]->getSize(),
+                      " ranks, but the mesh ", mesh.size(static_cast<int64_t>(axis)));
     place = place.select(0, groups[axis]->getRank());
   }
   return place.item<int64_t>();
@@ -134,7 +135,7 @@ DeviceMesh init_device_mesh(const std::string& device_type, c10::IntArrayRef sha
   TORCH_CHECK(is_letters, "Device type with index is not supported but got ", device_type,
               ". If you maintained a 'torch.device' object, it's recommended to pass in 'device.type'.");
   for (const int64_t size : shape) {
-    TORCH_CHECK_VALUE(size > 0, "A DeviceMesh needs at least one rank along each mesh dim, but its shape is ",
+    TORCH_CHECK_VALUE(size > 0, "[cohort] A DeviceMesh needs at least one rank along each mesh dim, but its shape is ",
                       mesh::tuple_text(shape.vec()));
   }
   std::vector<int64_t> ranks(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()));
@@ -186,7 +187,7 @@ Group DeviceMesh::group(const MeshAxis& axis) const {
   const auto* flattened = axis.name ? state_->root->find_flattened(*axis.name) : nullptr;
   if (flattened && flattened->group) return flattened->group;
   const auto index = flattened ? 0 : mesh::axis_index(*state_, axis, "list index out of range");
-  TORCH_CHECK_INDEX(!flattened && !state_->groups.empty(), "Rank ", rank(), " is not in ", to_string(),
+  TORCH_CHECK_INDEX(!flattened && !state_->groups.empty(), "[cohort] Rank ", rank(), " is not in ", to_string(),
                     " and has no group of it");
   return state_->groups[index];
 }
@@ -223,7 +224,7 @@ const std::string& DeviceMesh::device_type() const { return state_->root->device
 
 std::vector<int64_t> DeviceMesh::group_order(const MeshAxis& axis) const {
   const auto index = mesh::axis_index(*state_, axis, "tuple index out of range");
-  TORCH_CHECK(coordinate(), "Rank ", rank(), " is not in ", to_string());
+  TORCH_CHECK(coordinate(), "[cohort] Rank ", rank(), " is not in ", to_string());
   auto line = mesh();
   for (int64_t other = ndim(); other-- > 0;) {
     if (other != index) line = line.select(other, (*coordinate())[other]);
@@ -234,11 +235,11 @@ std::vector<int64_t> DeviceMesh::group_order(const MeshAxis& axis) const {
   // A group that is not among this process's own is taken to be in the mesh's order.
   const auto* record = known_record(state_->groups[index]);
   if (!record) return order;
-  TORCH_CHECK_VALUE(record->ranks.size() == ranks.size(), "The group of mesh dim ", index, " has ",
+  TORCH_CHECK_VALUE(record->ranks.size() == ranks.size(), "[cohort] The group of mesh dim ", index, " has ",
                     record->ranks.size(), " ranks, but the mesh ", ranks.size());
   for (size_t i = 0; i < ranks.size(); ++i) {
     const auto found = std::find(ranks.begin(), ranks.end(), record->ranks[i]);
-    TORCH_CHECK_VALUE(found != ranks.end(), "The group of mesh dim ", index, " has rank ", record->ranks[i],
+    TORCH_CHECK_VALUE(found != ranks.end(), "[cohort] The group of mesh dim ", index, " has rank ", record->ranks[i],
                       ", but the mesh only [", c10::Join(", ", ranks), "]");
     order[i] = found - ranks.begin();
   }

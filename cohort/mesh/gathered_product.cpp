@@ -12,6 +12,7 @@
 #include "cohort/base/cpu.h"
 #include "cohort/base/env.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/mesh/purpose.h"
 
 namespace cohort::mesh {
@@ -87,13 +88,13 @@ GatheredProduct multiply_while_gathering(const GatherInPieces& how, const at::Te
 }
 
 int64_t pieces_for_cores(const Group& group, c10::DeviceType device) {
-  const auto wanted = base::env_int("COHORT_GATHER_PIECES", 1, std::numeric_limits<int32_t>::max());
-  TORCH_CHECK_VALUE(wanted.ok(), wanted.error().describe());
+  const auto wanted =
+      comm::or_throw_value(base::env_int("COHORT_GATHER_PIECES", 1, std::numeric_limits<int32_t>::max()));
   const auto local_world_size = base::env_int("LOCAL_WORLD_SIZE");
   const int64_t on_host =
       local_world_size.ok() ? local_world_size->value_or(group->getSize()) : int64_t{group->getSize()};
   const bool are_spare = device == c10::kCPU && base::available_cores() >= on_host * (at::get_num_threads() + 1);
-  const auto num_pieces = static_cast<int64_t>(wanted->value_or(are_spare ? kPiecesToOverlap : 1));
+  const auto num_pieces = static_cast<int64_t>(wanted.value_or(are_spare ? kPiecesToOverlap : 1));
   // Not every group has a backend for the CPU.
   const auto decision = at::full({1}, num_pieces, at::TensorOptions(device).dtype(at::kLong));
   broadcast(decision, group_rank(0), {.group = group});

@@ -32,7 +32,7 @@ AxisLayout every(const AxisLayout& axis, int64_t size, int64_t stride) {
   std::vector<int64_t> strides;
   // From the place that runs fastest: skip `stride` places, then keep `size`.
   for (size_t i = axis.sizes.size(); i-- > 1;) {
-    TORCH_CHECK_VALUE(axis.sizes[i] % stride == 0 || stride % axis.sizes[i] == 0, "A mesh dimension of sizes ",
+    TORCH_CHECK_VALUE(axis.sizes[i] % stride == 0 || stride % axis.sizes[i] == 0, "[cohort] A mesh dimension of sizes ",
                       tuple_text(axis.sizes), " cannot be cut at every ", stride, " places");
     const int64_t kept = std::min(std::max(int64_t{1}, axis.sizes[i] / stride), size);
     if (kept != 1) {
@@ -115,8 +115,8 @@ AxisLayout complement(const AxisLayout& axis, int64_t num_entries) {
   std::vector<int64_t> strides;
   int64_t covered = 1;
   for (const auto& [stride, size] : by_stride(axis)) {
-    TORCH_CHECK_VALUE(stride > 0 && covered <= size * stride, "A mesh layout of sizes ", tuple_text(axis.sizes),
-                      " and strides ", tuple_text(axis.strides), " overlaps itself");
+    TORCH_CHECK_VALUE(stride > 0 && covered <= size * stride, "[cohort] A mesh layout of sizes ",
+                      tuple_text(axis.sizes), " and strides ", tuple_text(axis.strides), " overlaps itself");
     sizes.insert(sizes.begin(), stride / covered);
     strides.insert(strides.begin(), covered);
     covered = size * stride;

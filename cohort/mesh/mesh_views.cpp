@@ -127,7 +127,7 @@ DeviceMesh DeviceMesh::unflatten(const MeshAxis& axis, const std::vector<int64_t
 }
 
 DeviceMesh DeviceMesh::concatenate(const std::vector<DeviceMesh>& meshes) {
-  TORCH_CHECK_VALUE(!meshes.empty(), "Expects at least one DeviceMesh to concatenate");
+  TORCH_CHECK_VALUE(!meshes.empty(), "[cohort] Expects at least one DeviceMesh to concatenate");
   const auto& first = *meshes.front().state_;
   State result{.root = first.root, .layout = {}, .names = {}, .groups = {}};
   for (const auto& one : meshes) {

@@ -16,13 +16,13 @@ int64_t Placement::dim() const {
 int64_t Placement::split_factor() const {
   if (is_shard()) return 1;
   const auto* strided = std::get_if<StridedShard>(&value_);
-  TORCH_CHECK(strided, to_string(), " has no split_factor");
+  TORCH_CHECK(strided, "[cohort] ", to_string(), " has no split_factor");
   return strided->split_factor;
 }
 
 const std::string& Placement::reduce_op() const {
   const auto* partial = std::get_if<Partial>(&value_);
-  TORCH_CHECK(partial, to_string(), " has no reduce_op");
+  TORCH_CHECK(partial, "[cohort] ", to_string(), " has no reduce_op");
   return partial->reduce_op;
 }
 

@@ -37,9 +37,9 @@ IndexRanges select_ranges(const IndexRanges& held, const IndexRanges& local) {
 }  // namespace
 
 IndexRange chunk_range(int64_t size, int64_t num_chunks, int64_t index) {
-  TORCH_CHECK_VALUE(size >= 0, "Expected size >= 0, got ", size);
+  TORCH_CHECK_VALUE(size >= 0, "[cohort] Expected size >= 0, got ", size);
   TORCH_CHECK_VALUE(num_chunks > 0, "Expected num_chunks > 0, got ", num_chunks);
-  TORCH_CHECK_VALUE(index >= 0 && index < num_chunks, "Expected 0 <= index < num_chunks, got ", index, " of ",
+  TORCH_CHECK_VALUE(index >= 0 && index < num_chunks, "[cohort] Expected 0 <= index < num_chunks, got ", index, " of ",
                     num_chunks);
   const int64_t full = (size + num_chunks - 1) / num_chunks;
   const int64_t begin = std::min(size, full * index);
@@ -48,7 +48,7 @@ IndexRange chunk_range(int64_t size, int64_t num_chunks, int64_t index) {
 
 IndexRanges shard_ranges(const Placement& placement, int64_t size, int64_t num_chunks, int64_t index) {
   const int64_t num_pieces = placement.split_factor();
-  TORCH_CHECK_VALUE(num_pieces > 0, "Expected split_factor > 0, got ", num_pieces);
+  TORCH_CHECK_VALUE(num_pieces > 0, "[cohort] Expected split_factor > 0, got ", num_pieces);
   IndexRanges ranges;
   for (int64_t i = 0; i < num_pieces; ++i) {
     const auto piece = chunk_range(size, num_pieces, i);
@@ -65,7 +65,7 @@ int64_t padded_shard_size(const Placement& placement, int64_t size, int64_t num_
 std::vector<IndexRanges> held_ranges(c10::IntArrayRef global_shape, c10::IntArrayRef mesh_shape,
                                      c10::IntArrayRef coordinate, const Placements& placements) {
   TORCH_CHECK_VALUE(placements.size() == mesh_shape.size() && coordinate.size() == mesh_shape.size(),
-                    "Expected one placement and one coordinate per mesh dim, but found ", placements.size(),
+                    "[cohort] Expected one placement and one coordinate per mesh dim, but found ", placements.size(),
                     " placements, ", coordinate.size(), " coordinates and ", mesh_shape.size(), " mesh dims.");
   std::vector<IndexRanges> held(global_shape.size());
   for (size_t dim = 0; dim < held.size(); ++dim) append_range(held[dim], {0, global_shape[dim]});
@@ -94,7 +94,7 @@ LocalPart compute_local_shape_and_global_offset(c10::IntArrayRef global_shape, c
 }
 
 std::vector<int64_t> compute_local_stride(c10::IntArrayRef global_stride, c10::IntArrayRef local_shape) {
-  TORCH_CHECK_VALUE(global_stride.size() == local_shape.size(), "Expected a stride per dimension, but found ",
+  TORCH_CHECK_VALUE(global_stride.size() == local_shape.size(), "[cohort] Expected a stride per dimension, but found ",
                     global_stride.size(), " strides and ", local_shape.size(), " dimensions.");
   std::vector<size_t> order(global_stride.size());
   std::iota(order.begin(), order.end(), 0);

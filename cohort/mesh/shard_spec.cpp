@@ -41,8 +41,8 @@ ShardSpec::ShardSpec(DeviceMesh mesh, const Placements& placements, std::vector<
   check_reductions(placements);
   placements_ = normalize_placements(placements, static_cast<int64_t>(shape_.size()));
   if (stride_.empty()) stride_ = compute_local_stride(iota_order(shape_.size()), shape_);
-  TORCH_CHECK_VALUE(stride_.size() == shape_.size(), "Expected a stride per dimension, but found ", stride_.size(),
-                    " strides and ", shape_.size(), " dimensions.");
+  TORCH_CHECK_VALUE(stride_.size() == shape_.size(), "[cohort] Expected a stride per dimension, but found ",
+                    stride_.size(), " strides and ", shape_.size(), " dimensions.");
 }
 
 LocalPart ShardSpec::local_part() const {

@@ -52,11 +52,12 @@ void check_gpt_options(const GPTOptions& options) {
                                                    {"n_head", options.n_head},
                                                    {"n_embd", options.n_embd}};
   for (const auto& [name, value] : sizes) {
-    TORCH_CHECK_VALUE(value >= 1, "GPT: option \"", name, "\" must be at least 1, got ", value);
+    TORCH_CHECK_VALUE(value >= 1, "[cohort] GPT: option \"", name, "\" must be at least 1, got ", value);
   }
-  TORCH_CHECK_VALUE(options.n_embd % options.n_head == 0, "GPT: n_embd must be a multiple of n_head, got n_embd ",
-                    options.n_embd, " and n_head ", options.n_head);
-  TORCH_CHECK_VALUE(options.dropout >= 0.0 && options.dropout < 1.0, "GPT: dropout must be in [0, 1), got ",
+  TORCH_CHECK_VALUE(options.n_embd % options.n_head == 0,
+                    "[cohort] GPT: n_embd must be a multiple of n_head, got n_embd ", options.n_embd, " and n_head ",
+                    options.n_head);
+  TORCH_CHECK_VALUE(options.dropout >= 0.0 && options.dropout < 1.0, "[cohort] GPT: dropout must be in [0, 1), got ",
                     options.dropout);
 }
 
@@ -209,17 +210,20 @@ std::shared_ptr<torch::nn::Module> GPTImpl::clone(const std::optional<torch::Dev
 
 at::Tensor GPTImpl::forward(const at::Tensor& tokens) {
   TORCH_CHECK_VALUE(tokens.dim() == 2 && tokens.scalar_type() == at::kLong,
-                    "GPT: forward needs int64 tokens [batch, time], got ", tokens.scalar_type(), " ", tokens.sizes());
-  TORCH_CHECK_VALUE(tokens.size(1) <= options_.block_size, "GPT: cannot read ", tokens.size(1),
+                    "[cohort] GPT: forward needs int64 tokens [batch, time], got ", tokens.scalar_type(), " ",
+                    tokens.sizes());
+  TORCH_CHECK_VALUE(tokens.size(1) <= options_.block_size, "[cohort] GPT: cannot read ", tokens.size(1),
                     " tokens at once: block_size is ", options_.block_size);
   return lm_head(transformer(tokens));
 }
 
 at::Tensor GPTImpl::generate(const at::Tensor& tokens, const GenerateOptions& options) {
   TORCH_CHECK_VALUE(tokens.dim() == 2 && tokens.size(1) >= 1,
-                    "GPT: generate needs a prompt [batch, time] of one token or more, got ", tokens.sizes());
-  TORCH_CHECK_VALUE(options.temperature >= 0.0, "GPT: temperature must not be negative, got ", options.temperature);
-  TORCH_CHECK_VALUE(!options.top_k || *options.top_k >= 1, "GPT: top_k must be at least 1, got ", *options.top_k);
+                    "[cohort] GPT: generate needs a prompt [batch, time] of one token or more, got ", tokens.sizes());
+  TORCH_CHECK_VALUE(options.temperature >= 0.0, "[cohort] GPT: temperature must not be negative, got ",
+                    options.temperature);
+  TORCH_CHECK_VALUE(!options.top_k || *options.top_k >= 1, "[cohort] GPT: top_k must be at least 1, got ",
+                    *options.top_k);
   const at::NoGradGuard no_grad;
   const EvaluationMode evaluation(*this);
   at::Tensor all = tokens;

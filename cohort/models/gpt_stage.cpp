@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cohort/checkpoint/state/tied_names.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/pipeline/balance.h"
 
 namespace cohort::models {
@@ -24,7 +25,7 @@ GPTStageImpl::GPTStageImpl(const GPT& model, int64_t first_block, int64_t num_bl
       options_(model->options()),
       first_block_(first_block) {
   TORCH_CHECK_VALUE(first_block >= 0 && num_blocks > 0 && first_block + num_blocks <= options_.n_layer,
-                    "GPT: a stage cannot have ", num_blocks, " blocks from number ", first_block,
+                    "[cohort] GPT: a stage cannot have ", num_blocks, " blocks from number ", first_block,
                     " on: the model has n_layer ", options_.n_layer);
   const GPTTransformer& whole = model->transformer;
   auto transformer = register_module("transformer", std::make_shared<torch::nn::Module>("GPTTransformer"));
@@ -46,7 +47,7 @@ GPTStageImpl::GPTStageImpl(const GPT& model, int64_t first_block, int64_t num_bl
 at::Tensor GPTStageImpl::forward(at::Tensor x) {
   if (has_embeddings()) {
     TORCH_CHECK_VALUE(x.dim() == 2 && x.scalar_type() == at::kLong && x.size(1) <= options_.block_size,
-                      "GPT: the first stage needs int64 tokens [batch, time], at most ", options_.block_size,
+                      "[cohort] GPT: the first stage needs int64 tokens [batch, time], at most ", options_.block_size,
                       " at once, got ", x.scalar_type(), " ", x.sizes());
     x = wte(x) + (positions.defined() ? wpe(positions) : wpe->weight.narrow(0, 0, x.size(1)));
     if (options_.dropout > 0.0 && is_training()) x = at::dropout(x, options_.dropout, true);
@@ -60,8 +61,7 @@ at::Tensor GPTStageImpl::forward(at::Tensor x) {
 }
 
 std::vector<GPTStage> split_gpt(const GPT& model, const std::vector<int>& block_counts) {
-  const auto fine = pipeline::check_counts(block_counts, static_cast<size_t>(model->options().n_layer));
-  TORCH_CHECK_VALUE(fine, fine.error().describe());
+  comm::or_throw_value(pipeline::check_counts(block_counts, static_cast<size_t>(model->options().n_layer)));
   std::vector<GPTStage> stages;
   int64_t next = 0;
   for (const int count : block_counts) {
@@ -76,9 +76,7 @@ std::vector<GPTStage> split_gpt(const GPT& model, int num_stages) {
   const auto width = static_cast<double>(options.n_embd);
   std::vector<double> costs(static_cast<size_t>(options.n_layer), 12.0 * width * width);
   costs.back() += width * static_cast<double>(options.vocab_size);
-  const auto counts = pipeline::balanced_counts(costs, num_stages);
-  TORCH_CHECK_VALUE(counts, counts.error().describe());
-  return split_gpt(model, *counts);
+  return split_gpt(model, comm::or_throw_value(pipeline::balanced_counts(costs, num_stages)));
 }
 
 }  // namespace cohort::models

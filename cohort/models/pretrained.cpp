@@ -15,6 +15,7 @@
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/state/module_names.h"
 #include "cohort/checkpoint/state/state_dict.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/files/tensors/shown_text.h"
 #include "cohort/models/pretrainable.h"
 #include "cohort/models/weight_file.h"
@@ -187,13 +188,12 @@ PretrainedReport load_pretrained(Module& model, const std::string& path, const P
   Fitting fitting{.model = model, .own = checkpoint::detail::tensors_of(model), .weights = StateDict(), .notes = {}};
   checkpoint::detail::Names names;
   for (const auto& each : fitting.own) names.insert(each.name);
-  auto file = read_weight_file(path, names, options.use_ema);
-  TORCH_CHECK(file.ok(), "[cohort] load_pretrained: ", file.error().describe());
+  auto file = comm::or_throw(read_weight_file(path, names, options.use_ema), "load_pretrained");
   PretrainedReport report{.source = "\"" + path + "\""};
-  if (!file->nested_in.empty()) report.source += ", its \"" + file->nested_in + "\",";
+  if (!file.nested_in.empty()) report.source += ", its \"" + file.nested_in + "\",";
 
   const auto* const known = dynamic_cast<const Pretrainable*>(&model);
-  fitting.weights = std::move(file->weights);
+  fitting.weights = std::move(file.weights);
   if (known) fitting.weights = known->adapted_weights(std::move(fitting.weights), &fitting.notes);
   const std::string classifier = options.classifier.value_or(known ? known->classifier_name() : "");
   const bool begins_anew = !classifier.empty() && fit_classifier(fitting, classifier);

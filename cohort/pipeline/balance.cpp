@@ -50,13 +50,12 @@ Cutting best_cutting(const std::vector<double>& sums, int num_parts, const std::
 
 base::Result<std::vector<int>> balanced_counts(const std::vector<double>& costs, int num_stages) {
   if (num_stages < 1 || costs.size() < static_cast<size_t>(num_stages)) {
-    return base::Error(fmt::format("[cohort] pipeline: {} layers cannot be shared out over {} stages", costs.size(),
-                                   num_stages))
+    return base::Error(fmt::format("pipeline: {} layers cannot be shared out over {} stages", costs.size(), num_stages))
         .with_hint("each stage needs at least one layer");
   }
   for (size_t i = 0; i < costs.size(); ++i) {
     if (std::isfinite(costs[i]) && costs[i] >= 0.0) continue;
-    return base::Error(fmt::format("[cohort] pipeline: layer {} cannot cost {}", i, costs[i]));
+    return base::Error(fmt::format("pipeline: layer {} cannot cost {}", i, costs[i]));
   }
   std::vector<double> sums(costs.size() + 1, 0.0);
   std::partial_sum(costs.begin(), costs.end(), sums.begin() + 1);
@@ -76,8 +75,8 @@ base::Result<void> check_counts(const std::vector<int>& counts, size_t num_layer
     sum += static_cast<size_t>(std::max(count, 0));
   }
   if (are_positive && sum == num_layers) return {};
-  return base::Error(fmt::format("[cohort] pipeline: the counts [{}] do not share out {} layers",
-                                 fmt::join(counts, ", "), num_layers))
+  return base::Error(
+             fmt::format("pipeline: the counts [{}] do not share out {} layers", fmt::join(counts, ", "), num_layers))
       .with_hint("give a positive number for each stage; their sum is the number of layers");
 }
 

@@ -137,7 +137,7 @@ std::vector<TextPart::Stretch> TextPart::stretches(int64_t history) const {
 TextSplit split_text(const std::shared_ptr<const data::TextCorpus>& corpus, int64_t context_length,
                      double held_out_fraction) {
   TORCH_CHECK_VALUE(held_out_fraction > 0 && held_out_fraction < 1,
-                    "split_text needs 0 < held_out_fraction < 1, but got ", held_out_fraction);
+                    "[cohort] split_text needs 0 < held_out_fraction < 1, but got ", held_out_fraction);
   const auto dataset =
       std::make_shared<const data::TokenDataset>(corpus, data::TokenDatasetOptions{.context_length = context_length});
   const std::vector<File> files = locate_files(*corpus);

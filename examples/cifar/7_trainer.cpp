@@ -100,7 +100,7 @@ auto images_of(const Settings& settings, bool is_training) {
 }
 
 train::TrainerOptions trainer_options(const Settings& settings, const train::Hyperparameters& values) {
-  train::TrainerOptions options{.strategy = settings.strategy, .precision = settings.precision, .seed = 1};
+  train::TrainerOptions options{.strategy = {.kind = settings.strategy}, .precision = settings.precision, .seed = 1};
   options.max_epochs = settings.epochs;
   options.fast_dev_run = settings.fast_dev_run;
   if (const int64_t limit = settings.limit_batches; limit > 0) {

@@ -34,7 +34,7 @@ struct Settings {
   double dropout = 0.0;
   bool tie_weights = false;
   int64_t activation_checkpointing = 0;
-  int64_t steps = 2400, batch_size = 8, accumulate = 1;
+  int64_t steps = 2400, batch_size = 8, gradient_accumulation_steps = 1;
   double lr = 4e-3, min_lr = 2e-4, weight_decay = 0.1, clip = 1.0;
   int64_t warmup = 100;
   double held_out = 0.05;
@@ -91,7 +91,7 @@ inline void add_training_options(cohort::train::RunConfig& config, Settings& s) 
   config.section("Training");
   config.add("steps", s.steps, "optimizer steps of the whole run", {.min = 1});
   config.add("batch-size", s.batch_size, "windows per rank and pass", {.min = 1});
-  config.add("accumulate", s.accumulate, "passes per step", {.min = 1});
+  config.add("gradient-accumulation-steps", s.gradient_accumulation_steps, "passes per step", {.min = 1});
   config.add("lr", s.lr, "highest learning rate", {.above = 0});
   config.add("min-lr", s.min_lr, "learning rate at the end", {.min = 0});
   config.add("warmup", s.warmup, "steps while the learning rate rises", {.min = 1});
@@ -126,12 +126,12 @@ inline cohort::ParallelDims parallel_dims(const Settings& s) {
 inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t num_windows) {
   namespace train = cohort::train;
   const auto dims = parallel_dims(s);
-  train::TrainerOptions options{.strategy = dims == cohort::ParallelDims() ? "ddp" : "fsdp", .dims = dims};
+  train::TrainerOptions options{.strategy = {.kind = dims == cohort::ParallelDims() ? "ddp" : "fsdp"}, .dims = dims};
   options.max_steps = s.stop_at > 0 ? std::min(s.stop_at, s.steps) : s.steps;
-  options.accumulate_grad_batches = s.accumulate;
+  options.gradient_accumulation_steps = s.gradient_accumulation_steps;
   if (s.clip > 0.0) options.gradient_clip_norm = s.clip;
   if (s.eval_every == 0) options.limit_val_batches = 0;
-  options.val_check_interval = s.eval_every * s.accumulate;
+  options.val_check_interval = s.eval_every * s.gradient_accumulation_steps;
   options.seed = s.seed;
   options.checkpoint = {.folder = s.checkpoint,
                         .every_steps = s.save_every,
@@ -146,7 +146,7 @@ inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t 
                                  {"context", s.context},
                                  {"tie-weights", s.tie_weights},
                                  {"batch-size", s.batch_size},
-                                 {"accumulate", s.accumulate},
+                                 {"gradient-accumulation-steps", s.gradient_accumulation_steps},
                                  {"steps", s.steps},
                                  {"warmup", s.warmup},
                                  {"seed", s.seed},

@@ -70,7 +70,7 @@ void schedulers_and_metrics(const DataLoader<TensorDataset<2>>& train_data,
       .optimizer = &optimizer,
       .schedulers = {train::every_step(decay)},
       .metrics = {{"accuracy", train::Accuracy()}}};
-  train::Trainer trainer({.max_epochs = 2, .accumulate_grad_batches = 2, .gradient_clip_norm = 1.0});
+  train::Trainer trainer({.max_epochs = 2, .gradient_accumulation_steps = 2, .gradient_clip_norm = 1.0});
   trainer.fit(task, train_data, held_out);
   TORCH_CHECK(trainer.metric("validation/accuracy") > 0.4);
 }
@@ -116,7 +116,7 @@ struct InStages {
 };
 
 void train_stages(const DataLoader<TensorDataset<2>>& train_data, const DataLoader<TensorDataset<2>>& held_out) {
-  train::Trainer trainer({.strategy = "fsdp", .dims = {.pp = 2}, .max_epochs = 3, .gradient_clip_norm = 1.0});
+  train::Trainer trainer({.strategy = {.kind = "fsdp"}, .dims = {.pp = 2}, .max_epochs = 3, .gradient_clip_norm = 1.0});
   const auto pp = (*trainer.mesh())["pp"];
   const int rank = static_cast<int>(pp.local_rank());
   train::seed_everything(1);  // all ranks make the same model

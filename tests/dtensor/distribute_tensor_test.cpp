@@ -207,10 +207,10 @@ TEST(DistributeTensor, WrongArgumentsMessage) {
     REQUIRE_EQUAL(error(at::ones({}), {Shard(0)}), "Dimension specified as 0 but tensor has no dimensions");
     const ShardSpec spec(mesh, {Shard(0)}, {4}, at::kFloat);
     REQUIRE_EQUAL(error_of([&] { dtensor::gathered(at::ones({3}), spec); }),
-                  "The local tensor has shape (3,), but " + spec.to_string() + " gives this rank (2,)");
+                  "[cohort] The local tensor has shape (3,), but " + spec.to_string() + " gives this rank (2,)");
     const ShardSpec odd(mesh, {Partial("median")}, {3}, at::kFloat);
     REQUIRE_EQUAL(error_of([&] { dtensor::gathered(at::ones({3}), odd); }),
-                  "Partial(median) is no reduction that this library knows");
+                  "[cohort] Partial(median) is no reduction that this library knows");
   });
 }
 

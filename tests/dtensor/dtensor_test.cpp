@@ -186,7 +186,7 @@ TEST(DTensor, WrongArgumentsMessage) {
                   "device_mesh.ndim: 1.");
     const ShardSpec spec(mesh, {Shard(0)}, {4}, at::kFloat);
     REQUIRE_EQUAL(error_of([&] { DTensor(at::ones({3}), spec); }),
-                  "The local tensor has shape (3,), but " + spec.to_string() + " gives this rank (2,)");
+                  "[cohort] The local tensor has shape (3,), but " + spec.to_string() + " gives this rank (2,)");
   });
 }
 

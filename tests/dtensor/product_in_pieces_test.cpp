@@ -230,7 +230,7 @@ COHORT_WORKER(products_decide_together) {
   base::set_env("COHORT_GATHER_PIECES", "0");
   const auto third = new_line_mesh();
   REQUIRE_EQUAL(error_of([&] { products_on(third); }),
-                "environment variable COHORT_GATHER_PIECES=\"0\" must be from 1 to 2147483647");
+                "[cohort] environment variable COHORT_GATHER_PIECES=\"0\" must be from 1 to 2147483647");
 }
 
 TEST(ProductsInPieces, AreDecidedByTheFirstRank) { run_workers("products_decide_together").expect_success(); }

@@ -16,11 +16,11 @@ using Numbers = std::vector<int64_t>;
 
 COHORT_WORKER(mesh_arguments) {
   init_process_group("gloo");
-  REQUIRE_EQUAL(error_of([] { DeviceMesh("cpu", Numbers{}); }), "A DeviceMesh needs at least one rank");
+  REQUIRE_EQUAL(error_of([] { DeviceMesh("cpu", Numbers{}); }), "[cohort] A DeviceMesh needs at least one rank");
   REQUIRE_EQUAL(error_of([] {
                   DeviceMesh("cpu", Numbers{0, 0});
                 }),
-                "A rank may stand in a DeviceMesh only once, but rank 0 stands in [0, 0] more often");
+                "[cohort] A rank may stand in a DeviceMesh only once, but rank 0 stands in [0, 0] more often");
   REQUIRE_EQUAL(error_of([] {
                   DeviceMesh("cpu", Numbers{0, 5});
                 }),
@@ -37,14 +37,15 @@ COHORT_WORKER(mesh_arguments) {
   REQUIRE_EQUAL(error_of([] {
                   init_device_mesh("cpu", {2, 0});
                 }),
-                "A DeviceMesh needs at least one rank along each mesh dim, but its shape is (2, 0)");
+                "[cohort] A DeviceMesh needs at least one rank along each mesh dim, but its shape is (2, 0)");
   const auto plain = init_device_mesh("cpu", {2});
   REQUIRE_EQUAL(error_of([&] { plain.unflatten(0, {2}, {"a"}); }),
                 "Cannot unflatten a DeviceMesh without mesh_dim_names!");
-  REQUIRE_EQUAL(error_of([] { DeviceMesh::concatenate({}); }), "Expects at least one DeviceMesh to concatenate");
+  REQUIRE_EQUAL(error_of([] { DeviceMesh::concatenate({}); }),
+                "[cohort] Expects at least one DeviceMesh to concatenate");
   // A group of more ranks than the mesh says.
   const auto odd = DeviceMesh::from_group(std::vector<Group>{default_group()}, "cpu", {"a"}, at::tensor({get_rank()}));
-  REQUIRE_EQUAL(error_of([&] { odd.group_order(0); }), "The group of mesh dim 0 has 2 ranks, but the mesh 1");
+  REQUIRE_EQUAL(error_of([&] { odd.group_order(0); }), "[cohort] The group of mesh dim 0 has 2 ranks, but the mesh 1");
   REQUIRE(get_pg_count() == 1);
   barrier();
 }
@@ -54,7 +55,7 @@ TEST(DeviceMeshErrors, RefusesBadMeshesMessage) { test::run_workers("mesh_argume
 TEST(DeviceMeshErrors, GroupsOfOtherSizesMessage) {
   test::run_rank_threads(2, [](int, const Group& group) {
     REQUIRE_EQUAL(error_of([&] { DeviceMesh::from_group(std::vector<Group>{group}, "cpu", {"a"}, at::arange(3)); }),
-                  "The group of mesh dim 0 has 2 ranks, but the mesh 3");
+                  "[cohort] The group of mesh dim 0 has 2 ranks, but the mesh 3");
     REQUIRE_EQUAL(error_of([] { DeviceMesh::from_group(Group(), "cpu"); }),
                   "Default process group has not been initialized, please make sure to call init_process_group.");
   });

@@ -118,12 +118,12 @@ COHORT_WORKER(outside_groups) {
     REQUIRE(!mesh.coordinate() && mesh.groups().empty() && mesh.rank() == 4);
     REQUIRE(mesh.shape() == (Numbers{2, 2}) && mesh.size("tp") == 2 && mesh.mesh()[0][1].item<int64_t>() == 3);
     REQUIRE_EQUAL(error_of([&] { mesh.group("dp"); }),
-                  "Rank 4 is not in DeviceMesh((dp=2, tp=2), 'cpu', stride=(2, 1)) and has no group of it");
+                  "[cohort] Rank 4 is not in DeviceMesh((dp=2, tp=2), 'cpu', stride=(2, 1)) and has no group of it");
     REQUIRE_EQUAL(error_of([&] { mesh["dp"]; }),
                   "In order to get the mesh Tensor of a DeviceMesh it needs to either have all its original "
                   "dimensions (e.g., no slicing) or it needs to contain the local rank");
     REQUIRE_EQUAL(error_of([&] { mesh.group_order(0); }),
-                  "Rank 4 is not in DeviceMesh((dp=2, tp=2), 'cpu', stride=(2, 1))");
+                  "[cohort] Rank 4 is not in DeviceMesh((dp=2, tp=2), 'cpu', stride=(2, 1))");
   } else {
     const Numbers rows{1, 0, 1, 0};
     const Numbers columns{1, 0, 0, 1};

@@ -71,14 +71,14 @@ TEST(MeshLayout, UnflattenedAxesHaveTheSameEntries) {
   EXPECT_EQ(test::error_of([] {
               unflattened(make_axis({2, 3}, {12, 1}), {3, 2});
             }),
-            "A mesh dimension of sizes (2, 3) cannot be cut at every 2 places");
+            "[cohort] A mesh dimension of sizes (2, 3) cannot be cut at every 2 places");
 }
 
 TEST(MeshLayout, OverlapHasNoComplement) {
   EXPECT_EQ(test::error_of([] {
               complement(make_axis({4, 2}, {2, 3}), 8);
             }),
-            "A mesh layout of sizes (4, 2) and strides (2, 3) overlaps itself");
+            "[cohort] A mesh layout of sizes (4, 2) and strides (2, 3) overlaps itself");
 }
 
 }  // namespace

@@ -50,8 +50,8 @@ TEST(Placement, WrongUseMessage) {
   EXPECT_EQ(error_of([] { normalize_placements({Shard(2)}, 2); }),
             "Dimension out of range (expected to be in range of [-2, 1], but got 2)");
   EXPECT_EQ(error_of([] { Placement(Replicate()).dim(); }), "Replicate() has no dim");
-  EXPECT_EQ(error_of([] { Placement(Partial()).split_factor(); }), "Partial(sum) has no split_factor");
-  EXPECT_EQ(error_of([] { Placement(Shard(0)).reduce_op(); }), "Shard(dim=0) has no reduce_op");
+  EXPECT_EQ(error_of([] { Placement(Partial()).split_factor(); }), "[cohort] Partial(sum) has no split_factor");
+  EXPECT_EQ(error_of([] { Placement(Shard(0)).reduce_op(); }), "[cohort] Shard(dim=0) has no reduce_op");
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ TEST(ShardSpec, WrongArgumentsMessage) {
                   "Mixed Partial reduce types are not supported in the same placement list. Found reduce ops: {'max', "
                   "'sum'}. All Partial placements must use the same reduce op.");
     REQUIRE_EQUAL(error({Shard(0), Shard(1)}, {1}),
-                  "Expected a stride per dimension, but found 1 strides and 2 dimensions.");
+                  "[cohort] Expected a stride per dimension, but found 1 strides and 2 dimensions.");
   });
 }
 

@@ -159,20 +159,21 @@ TEST(Shard, TakesViewsOfSingleRanges) {
 
 TEST(Shard, WrongArgumentsMessage) {
   EXPECT_EQ(error_of([] { chunk_range(3, 0, 0); }), "Expected num_chunks > 0, got 0");
-  EXPECT_EQ(error_of([] { chunk_range(-1, 2, 0); }), "Expected size >= 0, got -1");
-  EXPECT_EQ(error_of([] { chunk_range(3, 2, 2); }), "Expected 0 <= index < num_chunks, got 2 of 2");
-  EXPECT_EQ(error_of([] { shard_ranges(StridedShard(0, 0), 3, 2, 0); }), "Expected split_factor > 0, got 0");
+  EXPECT_EQ(error_of([] { chunk_range(-1, 2, 0); }), "[cohort] Expected size >= 0, got -1");
+  EXPECT_EQ(error_of([] { chunk_range(3, 2, 2); }), "[cohort] Expected 0 <= index < num_chunks, got 2 of 2");
+  EXPECT_EQ(error_of([] { shard_ranges(StridedShard(0, 0), 3, 2, 0); }), "[cohort] Expected split_factor > 0, got 0");
   EXPECT_EQ(error_of([] {
               held_ranges({3}, {2}, {0, 0}, {Shard(0)});
             }),
-            "Expected one placement and one coordinate per mesh dim, but found 1 placements, 2 coordinates and 1 mesh "
+            "[cohort] Expected one placement and one coordinate per mesh dim, but found 1 placements, 2 coordinates "
+            "and 1 mesh "
             "dims.");
   EXPECT_EQ(error_of([] { held_ranges({3}, {2}, {0}, {Shard(1)}); }),
             "Dimension out of range (expected to be in range of [-1, 0], but got 1)");
   EXPECT_EQ(error_of([] {
               compute_local_stride({1}, {2, 3});
             }),
-            "Expected a stride per dimension, but found 1 strides and 2 dimensions.");
+            "[cohort] Expected a stride per dimension, but found 1 strides and 2 dimensions.");
 }
 
 }  // namespace

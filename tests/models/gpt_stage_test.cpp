@@ -110,11 +110,11 @@ TEST(GptStage, RefusalsMessage) {
             "[cohort] pipeline: 4 layers cannot be shared out over 5 stages\n"
             "  hint: each stage needs at least one layer");
   EXPECT_EQ(error_of_stages([&] { GPTStage(model, 3, 2); }),
-            "GPT: a stage cannot have 2 blocks from number 3 on: the model has n_layer 4");
+            "[cohort] GPT: a stage cannot have 2 blocks from number 3 on: the model has n_layer 4");
   EXPECT_EQ(error_of_stages([&] {
               split_gpt(model, 2)[0](at::ones({1, 9}, at::kLong));
             }),
-            "GPT: the first stage needs int64 tokens [batch, time], at most 8 at once, got Long [1, 9]");
+            "[cohort] GPT: the first stage needs int64 tokens [batch, time], at most 8 at once, got Long [1, 9]");
 }
 
 }  // namespace

@@ -189,17 +189,19 @@ std::string value_error(Fn fn) {
 
 TEST(Gpt, WrongArgumentsMessage) {
   EXPECT_EQ(value_error([] { GPT(GPTOptions{.n_head = 3, .n_embd = 128}); }),
-            "GPT: n_embd must be a multiple of n_head, got n_embd 128 and n_head 3");
-  EXPECT_EQ(value_error([] { GPT(GPTOptions{.n_layer = 0}); }), "GPT: option \"n_layer\" must be at least 1, got 0");
-  EXPECT_EQ(value_error([] { GPT(GPTOptions{.dropout = 1.0}); }), "GPT: dropout must be in [0, 1), got 1");
+            "[cohort] GPT: n_embd must be a multiple of n_head, got n_embd 128 and n_head 3");
+  EXPECT_EQ(value_error([] { GPT(GPTOptions{.n_layer = 0}); }),
+            "[cohort] GPT: option \"n_layer\" must be at least 1, got 0");
+  EXPECT_EQ(value_error([] { GPT(GPTOptions{.dropout = 1.0}); }), "[cohort] GPT: dropout must be in [0, 1), got 1");
   GPT model(kTiny);
-  EXPECT_EQ(value_error([&] { model(some_tokens(1, 9)); }), "GPT: cannot read 9 tokens at once: block_size is 8");
+  EXPECT_EQ(value_error([&] { model(some_tokens(1, 9)); }),
+            "[cohort] GPT: cannot read 9 tokens at once: block_size is 8");
   EXPECT_EQ(value_error([&] { model(at::zeros({4})); }),
-            "GPT: forward needs int64 tokens [batch, time], got Float [4]");
+            "[cohort] GPT: forward needs int64 tokens [batch, time], got Float [4]");
   EXPECT_EQ(value_error([&] { model->generate(some_tokens(1, 0)); }),
-            "GPT: generate needs a prompt [batch, time] of one token or more, got [1, 0]");
+            "[cohort] GPT: generate needs a prompt [batch, time] of one token or more, got [1, 0]");
   EXPECT_EQ(value_error([&] { model->generate(some_tokens(1, 1), {.top_k = 0}); }),
-            "GPT: top_k must be at least 1, got 0");
+            "[cohort] GPT: top_k must be at least 1, got 0");
   EXPECT_EQ(value_error([&] { gpt2_options("gpt2-medum"); }),
             "[cohort] gpt2_options: there is no GPT-2 of the name \"gpt2-medum\" (did you mean \"gpt2-medium\"?)\n"
             "  hint: the names are \"gpt2\", \"gpt2-medium\", \"gpt2-large\", \"gpt2-xl\"");

@@ -173,8 +173,8 @@ def test_wrong_arguments_raise_value_errors_and_leave_the_group_well():
                     "gather: root 2 is out of range. Valid ranks are 0 to 1",
                     "scatter: root 2 is out of range. Valid ranks are 0 to 1",
                     "broadcast: root -1 is out of range. Valid ranks are 0 to 1",
-                    f"all_gather needs a tensor of 4 elements at place {rank} of the list, this rank's, got 3",
-                    f"reduce_scatter needs a tensor of 3 elements at place {rank} of the list, this rank's, got 2",
+                    f"[cohort] all_gather needs a tensor of 4 elements at place {rank} of the list, this rank's, got 3",
+                    f"[cohort] reduce_scatter needs a tensor of 3 elements at place {rank} of the list, this rank's, got 2",
                     "all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32",
                     "Invalid destination rank: destination rank should not be the same as the rank of the current process."]
         assert errors == [("ValueError", text) for text in expected]
@@ -242,5 +242,5 @@ def wrong_world_size(rank, size):
 
 def test_world_size_below_one_message():
     assert run_ranks(wrong_world_size, 1, backend=None) == [
-        ("ValueError", "the world size must be at least 1, got -1; see the variable WORLD_SIZE, or the argument world_size of "
+        ("ValueError", "[cohort] the world size must be at least 1, got -1; see the variable WORLD_SIZE, or the argument world_size of "
                        "init_process_group")]

@@ -62,7 +62,7 @@ def check(name, root, *options):
     return result.returncode, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("name", ["layers", "public_headers", "budgets", "registered", "environment", "devices", "overrides", "parity", "goldens"])
+@pytest.mark.parametrize("name", ["layers", "public_headers", "budgets", "registered", "environment", "devices", "overrides", "errors", "parity", "goldens"])
 def test_sound_project_passes(project, name):
     assert check(name, project[1])[0] == 0
 
@@ -117,6 +117,12 @@ def test_sound_project_passes(project, name):
     ("overrides", "cohort/comm/group/a.cpp", "\nvoid f() { c10::SetCPUAllocator(ours); }\n", "a.cpp:2: SetCPUAllocator is for cohort/comm/memory/"),
     ("overrides", "cohort/comm/group/a.cpp", 'auto f = [] { override_kernel("X", "aten::tanh", key, g); };\n',
      "cohort/comm/group/a.cpp:1: the operator tanh is not in docs/design/libtorch_overrides.md"),
+    ("errors", "cohort/comm/group/a.cpp", 'void f() {\n  TORCH_CHECK_VALUE(size.ok(), "[cohort] f: ",\n    size.error().describe());\n}\n',
+     "cohort/comm/group/a.cpp:2: TORCH_CHECK_VALUE with the text of an Error; use or_throw, or_throw_value or throw_error"),
+    ("errors", "cohort/comm/group/a.h", "#pragma once\ninline void f() { C10_THROW_ERROR(ValueError, error.message()); }\n",
+     "cohort/comm/group/a.h:2: C10_THROW_ERROR with the text of an Error"),
+    ("errors", "cohort/comm/group/a.cpp", "void f() { if (!size) throw std::runtime_error(size.error().describe()); }\n",
+     "cohort/comm/group/a.cpp:1: throw with the text of an Error"),
     ("environment", "cohort/base/a.h", 'inline constexpr const char* kSizeVariable = "WORLD_SIZE";\n', "WORLD_SIZE is not in docs"),
     ("environment", "cohort/base/a.cpp", 'auto a = std::getenv("RANK");\n', "through cohort/base/env.h"),
     ("goldens", "tests/e2e/mesh/net_python_rank.py", "import os\n",

@@ -118,7 +118,7 @@ TEST_F(TextSplitTest, Message) {
     }
     return "no error";
   };
-  EXPECT_EQ(message(2, 1.5), "split_text needs 0 < held_out_fraction < 1, but got 1.5");
+  EXPECT_EQ(message(2, 1.5), "[cohort] split_text needs 0 < held_out_fraction < 1, but got 1.5");
   EXPECT_EQ(message(4, 0.5),
             "[cohort] a text of 5 bytes in 1 files is too small to train on and hold out windows of 4 bytes\n"
             "  hint: give more text, or a shorter context");

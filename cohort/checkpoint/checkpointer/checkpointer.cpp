@@ -13,6 +13,8 @@
 #include "cohort/checkpoint/checkpointer/stop_signals.h"
 #include "cohort/checkpoint/sharded/snapshot.h"
 #include "cohort/comm/agreement/rank_exchange.h"
+#include "cohort/comm/error/exception_text.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/files/checkpoints/checkpoint_draft.h"
@@ -40,12 +42,6 @@ CheckpointerOptions completed(CheckpointerOptions options) {
   if (!options.format.write || !options.format.read)
     refuse_options("its format has no function to write, or none to read");
   return options;
-}
-
-// Warnings have a mark of their own.
-std::string without_mark(const std::string& text) {
-  constexpr std::string_view kMark = "[cohort] ";
-  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
 }
 
 // All ranks, in a group of their own, whose tensors lie on the CPU, whatever the default group is for. `purpose`: what its errors
@@ -76,7 +72,7 @@ class Checkpointer::State {
 
   ~State() {
     finish();
-    if (is_unheard_ && front_.is_first()) base::log_warning(without_mark(last_error_));
+    if (is_unheard_ && front_.is_first()) base::log_warning(comm::without_mark(last_error_));
   }
 
   bool save(int64_t step, const ShardedStateDict& state, const SaveInfo& info, WhenBusy when_busy) {
@@ -118,10 +114,10 @@ class Checkpointer::State {
     finish();
     const auto steps = back_.largest({snapshot_step_, -snapshot_step_});
     if (steps[0] < 0) return;
-    TORCH_CHECK(steps[0] == -steps[1], "ranks have copies of different steps");
+    TORCH_CHECK(steps[0] == -steps[1], "[cohort] ranks have copies of different steps");
     if (saved_step_ == snapshot_step_) return;
     const auto error = save_together(back_, options_.format, request(snapshot_step_, snapshot_.state(), {}));
-    TORCH_CHECK(error.empty(), without_mark(error));
+    TORCH_CHECK(error.empty(), comm::without_mark(error));
     if (back_.is_first())
       base::log_warning(fmt::format("Checkpointer: saved step {} after an exception", snapshot_step_));
   }
@@ -171,7 +167,7 @@ class Checkpointer::State {
     thread_ = std::thread([this, request = request(step, copy_.state(), info)] {
       outcome_ = save_together(back_, options_.format, request);
       if (!outcome_.empty() && options_.on_error == OnSaveError::kContinue && back_.is_first()) {
-        base::log_warning(without_mark(outcome_));
+        base::log_warning(comm::without_mark(outcome_));
       }
       is_saving_ = false;
     });
@@ -250,7 +246,7 @@ void Checkpointer::run(const std::function<void()>& body) {
     try {
       state_->save_after_exception();
     } catch (const std::exception& error) {
-      base::log_warning("Checkpointer: nothing was saved after an exception: " + without_mark(comm::text_of(error)));
+      base::log_warning("Checkpointer: nothing was saved after an exception: " + comm::text_of(error));
     }
     throw;
   }

@@ -4,15 +4,15 @@
 
 #include "cohort/base/open_file.h"
 #include "cohort/checkpoint/sharded/sharded_checkpoint.h"
+#include "cohort/comm/error/throw_error.h"
 
 namespace cohort::checkpoint {
 namespace {
 
 // Each rank describes a part of the files to the manifest, whoever wrote them: they are complete, and on disk.
 std::vector<std::string> own_share(const std::string& folder, const Group& group) {
-  const auto listed = base::names_in_folder(folder);
-  TORCH_CHECK(listed.ok(), "[cohort] cannot list the folder \"", folder, "\": ", listed.error().message());
-  const std::vector<std::string>& names = *listed;
+  const std::vector<std::string> names =
+      comm::or_throw(base::names_in_folder(folder), "cannot list the folder \"" + folder + "\"");
   std::vector<std::string> share;
   const size_t first = group ? get_rank(group) : 0, step = group ? get_world_size(group) : 1;
   for (size_t i = first; i < names.size(); i += step) share.push_back(names[i]);

@@ -11,7 +11,7 @@
 #include "cohort/base/host.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
-#include "cohort/comm/watch/throw_failure.h"
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/files/checkpoints/checkpoint_draft.h"
 #include "cohort/files/checkpoints/checkpoint_name.h"
 
@@ -23,12 +23,6 @@ using comm::StepResult;
 
 constexpr const char* kSharedFolderHint =
     "all ranks need the same folder: give one on a file system that all hosts share, by its absolute path";
-
-// Without the mark that our messages begin with, since they become a line of another one.
-std::string as_cause(std::string text) {
-  const std::string mark = "[cohort] ";
-  return text.starts_with(mark) ? text.substr(mark.size()) : text;
-}
 
 // "rank 1 (node7): cannot write ..."; of a process alone the text.
 std::string with_rank(const RankExchange& ranks, const std::string& text) {
@@ -116,7 +110,7 @@ class SaveRound {
       }
       return files::format_manifest(manifest);
     });
-    return written ? written : problem(as_cause(written.error().describe()));
+    return written ? written : problem(written.error().describe());
   }
 
   StepResult publish(const std::vector<StepResult>& manifests) {
@@ -202,7 +196,7 @@ std::string save_together(const RankExchange& ranks, const CheckpointFormat& for
   try {
     return SaveRound(ranks, format, request).run();
   } catch (const std::exception& error) {
-    return failed(request, {{ranks.rank(), with_rank(ranks, as_cause(comm::text_of(error)))}});
+    return failed(request, {{ranks.rank(), with_rank(ranks, comm::text_of(error))}});
   }
 }
 

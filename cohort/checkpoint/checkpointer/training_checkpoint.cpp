@@ -13,6 +13,7 @@
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/file/tensor_file.h"
 #include "cohort/checkpoint/state/optimizer_state.h"
+#include "cohort/comm/error/exception_text.h"
 
 namespace cohort::checkpoint {
 namespace {
@@ -54,9 +55,7 @@ int64_t take_number(FileMetadata& metadata, const std::string& key, const std::s
 template <class Load>
 auto with_file(const char* function, const std::string& path, const char* what, const std::string& hint, Load load) {
   const auto text = [&](const c10::Error& error) {
-    const std::string own_prefix = "[cohort] ";
-    std::string cause = error.what_without_backtrace();
-    if (cause.starts_with(own_prefix)) cause = cause.substr(own_prefix.size());
+    const std::string cause = comm::text_of(error);
     const auto way_out = cause.find("\n  hint: ") == std::string::npos ? "\n  hint: " + hint : "";
     return c10::str("[cohort] ", function, ": \"", path, "\" does not fit ", what, "\n  caused by: ", cause, way_out);
   };

@@ -31,7 +31,7 @@ uint64_t in_huge_pages(uint64_t num_bytes) {
 
 char* map_memory(uint64_t num_bytes) {
   void* memory = mmap(nullptr, num_bytes + kHugePageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  TORCH_CHECK(memory != MAP_FAILED, "no memory for ", base::format_bytes(num_bytes),
+  TORCH_CHECK(memory != MAP_FAILED, "[cohort] no memory for ", base::format_bytes(num_bytes),
               " of tensors: ", base::errno_text(errno));
   // What is before the first huge page, and behind the last one.
   const uint64_t before = in_huge_pages(reinterpret_cast<uint64_t>(memory)) - reinterpret_cast<uint64_t>(memory);

@@ -13,6 +13,7 @@
 #include "cohort/checkpoint/file/scalar_type.h"
 #include "cohort/checkpoint/file/tensor_file.h"
 #include "cohort/comm/backend/plain_tensor.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/files/input/private_mapping.h"
 #include "cohort/files/tensors/safetensors_file.h"
 
@@ -92,14 +93,14 @@ Result<void> write_tensors(const StateDict& tensors, files::SafetensorsHeader he
   return done ? file->commit() : done;
 }
 
-[[noreturn]] void throw_error(const char* function, const char* verb, const std::string& path, const Error& reason) {
-  std::string text = reason.describe();
-  TORCH_CHECK(false, "[cohort] ", function, ": cannot ", verb, " \"", path, "\"\n  caused by: ", text);
+[[noreturn]] void throw_file_error(const char* function, const char* verb, const std::string& path,
+                                   const Error& reason) {
+  comm::throw_error(Error(c10::str("cannot ", verb, " \"", path, "\"")).caused_by(reason), function);
 }
 
 files::SafetensorsFile open_or_throw(const char* function, const std::string& path) {
   Result<files::SafetensorsFile> file = files::open_safetensors(path);
-  if (!file) throw_error(function, "read", path, file.error());
+  if (!file) throw_file_error(function, "read", path, file.error());
   return std::move(*file);
 }
 
@@ -112,7 +113,7 @@ void write_file(const char* function, const StateDict& tensors, const std::strin
   for (const auto& item : tensors) check_storable(function, item.key(), item.value());
   if (options.shared_tensors == SharedTensors::kRefuse) refuse_shared(function, tensors);
   const Result<void> done = write_tensors(tensors, header_of(tensors, metadata), path);
-  if (!done) throw_error(function, "write", path, done.error());
+  if (!done) throw_file_error(function, "write", path, done.error());
 }
 
 StateDict read_tensors(const char* function, const std::string& path, c10::Device device, bool mmap) {
@@ -120,7 +121,7 @@ StateDict read_tensors(const char* function, const std::string& path, c10::Devic
   std::shared_ptr<const files::PrivateMapping> mapping;
   if (mmap) {
     auto mapped = files::PrivateMapping::map(file.file);
-    if (!mapped) throw_error(function, "map", path, mapped.error());
+    if (!mapped) throw_file_error(function, "map", path, mapped.error());
     mapping = std::move(*mapped);
   }
   StateDict tensors;
@@ -134,7 +135,8 @@ StateDict read_tensors(const char* function, const std::string& path, c10::Devic
       const Result<void> done =
           file.file.read(file.data_begin + entry.begin,
                          {static_cast<char*>(tensor.mutable_data_ptr()), entry.end - entry.begin}, "data");
-      if (!done) throw_error(function, "read", path, Error("tensor \"" + entry.name + "\"").caused_by(done.error()));
+      if (!done)
+        throw_file_error(function, "read", path, Error("tensor \"" + entry.name + "\"").caused_by(done.error()));
     }
     // Any byte may stand in a file, but a bool in memory must be 0 or 1.
     if (dtype == at::kBool) tensor = tensor.view(at::kByte).ne(0);

@@ -15,6 +15,7 @@
 #include "cohort/checkpoint/file/fresh_storages.h"
 #include "cohort/checkpoint/file/mapped_tensors.h"
 #include "cohort/comm/backend/accelerator.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/files/input/private_mapping.h"
 #include "cohort/files/tensors/pt_reader.h"
 
@@ -33,17 +34,14 @@ struct LoadedFile {
   const std::string& path;
 };
 
-[[noreturn]] void throw_load_error(const LoadedFile& file, const base::Error& error) {
-  TORCH_CHECK(false, "[cohort] ", file.function, ": ", error.describe());
-}
-
 c10::Device parse_device(const LoadedFile& file, const std::string& text) {
   try {
     return c10::Device(text);
   } catch (const c10::Error&) {
-    throw_load_error(file, base::Error("\"" + file.path + "\" has tensors for the device \"" + text +
-                                       "\", which this LibTorch does not know")
-                               .with_hint("give map_location, such as c10::Device(c10::kCPU)"));
+    comm::throw_error(base::Error("\"" + file.path + "\" has tensors for the device \"" + text +
+                                  "\", which this LibTorch does not know")
+                          .with_hint("give map_location, such as c10::Device(c10::kCPU)"),
+                      file.function);
   }
 }
 
@@ -52,14 +50,16 @@ void check_device(const LoadedFile& file, c10::Device device) {
   const auto found = comm::accelerator();
   const std::string type = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
   if (!found || found->type != device.type()) {
-    throw_load_error(file, base::Error("tensors of \"" + file.path + "\" go to the device " + device.str() +
-                                       ", but this process has no " + type + " device")
-                               .with_hint("give map_location = c10::Device(c10::kCPU) to have them on the CPU"));
+    comm::throw_error(base::Error("tensors of \"" + file.path + "\" go to the device " + device.str() +
+                                  ", but this process has no " + type + " device")
+                          .with_hint("give map_location = c10::Device(c10::kCPU) to have them on the CPU"),
+                      file.function);
   }
   if (device.index() < found->num_devices) return;
-  throw_load_error(file, base::Error("tensors of \"" + file.path + "\" go to the device " + device.str() +
-                                     ", but this process has " + std::to_string(found->num_devices) + " of them")
-                             .with_hint("give map_location, such as {{\"" + device.str() + "\", \"" + type + ":0\"}}"));
+  comm::throw_error(base::Error("tensors of \"" + file.path + "\" go to the device " + device.str() +
+                                ", but this process has " + std::to_string(found->num_devices) + " of them")
+                        .with_hint("give map_location, such as {{\"" + device.str() + "\", \"" + type + ":0\"}}"),
+                    file.function);
 }
 
 c10::Device wanted_device(const LoadedFile& file, const PtStorage& storage, const MapLocation& map) {
@@ -110,9 +110,7 @@ std::vector<c10::Storage> load_storages(const char* function, const RandomAccess
   warn_of_one_device(loaded, devices, options.map_location);
   std::shared_ptr<const files::PrivateMapping> mapping;
   if (options.mmap) {
-    auto mapped = files::PrivateMapping::map(file);
-    if (!mapped) throw_load_error(loaded, mapped.error());
-    mapping = *mapped;
+    mapping = comm::or_throw(files::PrivateMapping::map(file), function);
   }
   const auto is_mapped = [&](const PtStorage& storage) { return mapping && may_be_mapped(description, storage); };
   std::vector<uint64_t> sizes;
@@ -129,10 +127,10 @@ std::vector<c10::Storage> load_storages(const char* function, const RandomAccess
         mapped_tensor(mapping, storage.offset, {static_cast<int64_t>(storage.num_bytes)}, at::kByte).storage();
     files::finish_pt_bytes(description, storage, mapping->bytes().subspan(storage.offset, storage.num_bytes));
   }
-  const auto done =
+  comm::or_throw(
       files::read_pt_storages(file, description, to_read,
-                              {.num_threads = std::min(base::available_cores(), kMaxThreads), .check = options.check});
-  if (!done) throw_load_error(loaded, done.error());
+                              {.num_threads = std::min(base::available_cores(), kMaxThreads), .check = options.check}),
+      function);
   for (size_t i = 0; i < devices.size(); ++i) {
     if (!devices[i].is_cpu()) storages[i] = on_device(storages[i], devices[i]);
   }

@@ -13,6 +13,7 @@
 #include "cohort/checkpoint/file/scalar_type.h"
 #include "cohort/checkpoint/file/storage_loader.h"
 #include "cohort/checkpoint/file/torch_tree.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/pickle/pickle_converter.h"
 #include "cohort/files/tensors/pt_file.h"
 #include "cohort/files/tensors/pt_writer.h"
@@ -26,19 +27,12 @@ using c10::IValue;
 
 constexpr int kMaxWriters = 4;
 
-[[noreturn]] void throw_torch_file_error(const char* function, const base::Error& error) {
-  TORCH_CHECK(false, "[cohort] ", function, ": ", error.describe());
-}
-
 class TorchFileLoader {
  public:
   TorchFileLoader(const char* function, const std::string& path, const LoadOptions& options) : options_(options) {
-    auto file = files::RandomAccessFile::open(path);
-    if (!file) throw_torch_file_error(function, file.error());
-    auto description = files::read_pt_file(*file);
-    if (!description) throw_torch_file_error(function, description.error());
-    description_ = std::move(*description);
-    storages_ = detail::load_storages(function, *file, description_, options);
+    const auto file = comm::or_throw(files::RandomAccessFile::open(path), function);
+    description_ = comm::or_throw(files::read_pt_file(file), function);
+    storages_ = detail::load_storages(function, file, description_, options);
   }
 
   const PickleValue& root() const { return description_.root; }
@@ -84,10 +78,10 @@ class TorchFileLoader {
 };
 
 void write_tree(const detail::TorchTree& tree, const std::string& path, const TorchSaveOptions& options) {
-  const auto done = files::write_pt_file(path, tree.root, tree.storages,
-                                         {.sync = options.sync ? base::Sync::kYes : base::Sync::kNo,
-                                          .num_threads = std::min(base::available_cores(), kMaxWriters)});
-  if (!done) throw_torch_file_error("save", done.error());
+  comm::or_throw(files::write_pt_file(path, tree.root, tree.storages,
+                                      {.sync = options.sync ? base::Sync::kYes : base::Sync::kNo,
+                                       .num_threads = std::min(base::available_cores(), kMaxWriters)}),
+                 "save");
 }
 
 }  // namespace
@@ -101,8 +95,9 @@ StateDict load_tensors(const std::string& path, const LoadOptions& options) {
   TorchFileLoader loader("load_tensors", path, options);
   const PickleValue& root = loader.root();
   const auto fail = [&](const std::string& what) {
-    throw_torch_file_error("load_tensors", base::Error("\"" + path + "\" holds other than one dict of tensors: " + what)
-                                               .with_hint("load() gives the whole value"));
+    comm::throw_error(base::Error("\"" + path + "\" holds other than one dict of tensors: " + what)
+                          .with_hint("load() gives the whole value"),
+                      "load_tensors");
   };
   const bool is_dict = root.is(PickleKind::kDict) || (root.is(PickleKind::kObject) && !loader.is_tensor(root));
   if (!is_dict)

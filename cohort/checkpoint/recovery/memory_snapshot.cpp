@@ -19,6 +19,8 @@
 #include "cohort/checkpoint/recovery/snapshot_layout.h"
 #include "cohort/comm/agreement/rank_exchange.h"
 #include "cohort/comm/backend/host_program.h"
+#include "cohort/comm/collectives/object_collectives.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/vault/keeper.h"
 
@@ -210,10 +212,7 @@ Resumed MemorySnapshot::Impl::resume(const FromDisk& from_disk, std::optional<in
     resumed.from = ResumedFrom::kDisk;
     resumed.step = *step;
   }
-  if (keeper_) {
-    const base::Result<void> settled = keeper_->settle(found);
-    TORCH_CHECK(settled, "[cohort] resume: ", settled.error().describe());
-  }
+  if (keeper_) comm::or_throw(keeper_->settle(found), "resume");
   return resumed;
 }
 

@@ -14,6 +14,7 @@
 #include "cohort/base/log.h"
 #include "cohort/checkpoint/sharded/save_session.h"
 #include "cohort/checkpoint/sharded/snapshot.h"
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/group/subgroups.h"
 
 namespace cohort::checkpoint {
@@ -49,11 +50,8 @@ void warn_if_unseen(const AsyncSave::State& state) {
   if (state.has_waiter.load()) return;
   try {
     state.finished.get();
-  } catch (const c10::Error& error) {
-    base::log_warning(std::string("an asynchronous save failed, and nobody waited for it: ") +
-                      error.what_without_backtrace());
   } catch (const std::exception& error) {
-    base::log_warning(std::string("an asynchronous save failed, and nobody waited for it: ") + error.what());
+    base::log_warning("an asynchronous save failed, and nobody waited for it: " + comm::text_of(error));
   }
 }
 

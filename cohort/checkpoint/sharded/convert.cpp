@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/files/tensors/dcp_folder.h"
 #include "cohort/files/tensors/pt_checkpoint.h"
 
@@ -13,10 +14,12 @@ using files::StoredCheckpoint;
 void write_or_throw(const char* function, const std::string& from, const std::string& to,
                     const base::Result<StoredCheckpoint>& checkpoint,
                     base::Result<void> (*write)(const StoredCheckpoint&, const std::string&)) {
-  TORCH_CHECK(checkpoint.ok(), "[cohort] ", function, ": cannot read \"", from,
-              "\"\n  caused by: ", checkpoint.error().describe());
+  const auto fail = [&](const char* verb, const std::string& path, const base::Error& cause) {
+    comm::throw_error(base::Error(c10::str("cannot ", verb, " \"", path, "\"")).caused_by(cause), function);
+  };
+  if (!checkpoint) fail("read", from, checkpoint.error());
   const base::Result<void> done = write(*checkpoint, to);
-  TORCH_CHECK(done.ok(), "[cohort] ", function, ": cannot write \"", to, "\"\n  caused by: ", done.error().describe());
+  if (!done) fail("write", to, done.error());
 }
 
 }  // namespace

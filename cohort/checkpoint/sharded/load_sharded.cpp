@@ -12,12 +12,12 @@
 
 #include "cohort/base/text.h"
 #include "cohort/checkpoint/file/scalar_type.h"
-#include "cohort/checkpoint/sharded/exchange.h"
 #include "cohort/checkpoint/sharded/local_part.h"
 #include "cohort/checkpoint/sharded/plain_value.h"
 #include "cohort/checkpoint/sharded/save_session.h"
 #include "cohort/checkpoint/sharded/sharded_checkpoint.h"
 #include "cohort/checkpoint/state/module_names.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/group/device.h"
 #include "cohort/files/tensors/stored_checkpoint.h"
 #include "cohort/parallel/module/purpose.h"
@@ -33,7 +33,7 @@ class LoadSession {
   // Opens the checkpoint and compares it with the state, which it does not change. Returns the keys
   // that the state is read from.
   std::string check() {
-    checkpoint_ = detail::value_or_throw(files::open_stored_checkpoint(path_));
+    checkpoint_ = comm::or_throw(files::open_stored_checkpoint(path_));
     nlohmann::json keys = nlohmann::json::array();
     for (const auto& item : state_) {
       const std::string stored = stored_key(item.key(), item.value());
@@ -105,7 +105,7 @@ class LoadSession {
     const auto tensor = checkpoint_.tensors.find(key);
     const bool is_value = checkpoint_.values.contains(key);
     const auto unreadable = checkpoint_.unreadable.find(key);
-    TORCH_CHECK_VALUE(unreadable == checkpoint_.unreadable.end(), "the value \"", key,
+    TORCH_CHECK_VALUE(unreadable == checkpoint_.unreadable.end(), "[cohort] the value \"", key,
                       "\" cannot be read: ", unreadable->second);
     if (tensor == checkpoint_.tensors.end() && !is_value) {
       report_.missing_keys.push_back(key);
@@ -113,7 +113,7 @@ class LoadSession {
                   "\n  hint: allow_partial_load leaves what the checkpoint does not have as it is");
       return;
     }
-    TORCH_CHECK_VALUE(is_value != value.is_tensor(), "\"", key, "\" is ", is_value ? "a value" : "a tensor",
+    TORCH_CHECK_VALUE(is_value != value.is_tensor(), "[cohort] \"", key, "\" is ", is_value ? "a value" : "a tensor",
                       " in the checkpoint, but ", is_value ? "a tensor" : "a value", " in the state");
     if (is_value) return;
     const std::vector<int64_t> shape = detail::whole_shape(value);
@@ -139,7 +139,7 @@ class LoadSession {
     const bool in_place = detail::is_plain(target, dtype);
     at::Tensor data = in_place ? target : at::empty(files::shape_of(region), at::TensorOptions().dtype(dtype));
     if (files::num_elements(region) == 0) return;
-    detail::throw_if_failed(reader.read(key, region, static_cast<char*>(data.mutable_data_ptr()), options_.verify));
+    comm::or_throw(reader.read(key, region, static_cast<char*>(data.mutable_data_ptr()), options_.verify));
     if (in_place) return value.tensor.unsafeGetTensorImpl()->bump_version();
     // Any byte may stand in a file, but a bool in memory must be 0 or 1.
     if (dtype == at::kBool) data = data.view(at::kByte).ne(0);

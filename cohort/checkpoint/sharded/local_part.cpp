@@ -14,11 +14,11 @@ void check_stored(const std::string& key, const at::Tensor& tensor) {
   const char* problem = tensor.layout() != at::kStrided ? "is sparse; call to_dense() first"
                         : tensor.is_meta()              ? "is on the meta device and has no data"
                                                         : nullptr;
-  TORCH_CHECK_VALUE(problem == nullptr, "tensor \"", key, "\" ", problem);
+  TORCH_CHECK_VALUE(problem == nullptr, "[cohort] tensor \"", key, "\" ", problem);
   const auto dtype = file_dtype(tensor.scalar_type());
   const bool has_place =
       dtype && (*dtype == files::Dtype::kComplex128 || !files::info_of(*dtype).safetensors_name.empty());
-  TORCH_CHECK_VALUE(has_place, "tensor \"", key, "\" is ", tensor.scalar_type(),
+  TORCH_CHECK_VALUE(has_place, "[cohort] tensor \"", key, "\" is ", tensor.scalar_type(),
                     ", which the safetensors format does not know");
 }
 
@@ -40,14 +40,14 @@ std::vector<int64_t> whole_shape(const StateValue& value) {
 files::Region region_of(const std::string& key, const StateValue& value) {
   if (!value.spec) return files::whole_region(value.tensor.sizes().vec());
   const ShardSpec& spec = *value.spec;
-  TORCH_CHECK_VALUE(!spec.is_partial(), "tensor \"", key, "\" is ", spec.to_string(),
+  TORCH_CHECK_VALUE(!spec.is_partial(), "[cohort] tensor \"", key, "\" is ", spec.to_string(),
                     ", a sum that is not complete; redistribute it first");
   const files::Region region = spec.held_ranges();
   const bool is_empty = files::num_elements(region) == 0;
   TORCH_CHECK_VALUE(
       is_empty ? value.tensor.numel() == 0 : value.tensor.sizes() == at::IntArrayRef(files::shape_of(region)),
-      "tensor \"", key, "\" has shape ", value.tensor.sizes(), ", but this rank's part of ", spec.to_string(), " has ",
-      files::shape_of(region));
+      "[cohort] tensor \"", key, "\" has shape ", value.tensor.sizes(), ", but this rank's part of ", spec.to_string(),
+      " has ", files::shape_of(region));
   return region;
 }
 

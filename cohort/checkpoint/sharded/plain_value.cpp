@@ -5,6 +5,7 @@
 
 #include "cohort/base/pickle_reader.h"
 #include "cohort/base/pickle_writer.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/pickle/pickle.h"
 #include "cohort/files/tensors/plain_json.h"
 
@@ -16,19 +17,18 @@ files::Json to_json(const std::string& key, const c10::IValue& value) {
   const auto read = base::read_pickle(pickled, {.refuse_name = [](const base::PythonName& name) -> std::string {
                                         return name.module.starts_with("torch") ? "a tensor" : "";
                                       }});
-  TORCH_CHECK_VALUE(read.ok(), "the value \"", key, "\" cannot be stored: ", read.error().describe(),
-                    "\n  hint: tensors need keys of their own, ", "not a place in a list or dict");
-  auto json = files::plain_json(read->value);
-  TORCH_CHECK_VALUE(json.ok(), "the value \"", key, "\" cannot be stored: ", json.error().describe());
-  return std::move(*json);
+  const std::string what = "the value \"" + key + "\" cannot be stored";
+  if (!read) {
+    comm::throw_error<c10::ValueError>(
+        base::Error(read.error()).with_hint("tensors need keys of their own, not a place in a list or dict"), what);
+  }
+  return comm::or_throw_value(files::plain_json(read->value), what);
 }
 
 c10::IValue to_ivalue(const std::string& key, const files::Json& json) {
-  const auto value = files::plain_value(json);
-  TORCH_CHECK_VALUE(value.ok(), "the value \"", key, "\" cannot be read: ", value.error().describe());
-  const auto pickled = base::write_pickle(*value, 4);
-  TORCH_CHECK_VALUE(pickled.ok(), "the value \"", key, "\" cannot be read: ", pickled.error().describe());
-  return comm::unpickle(*pickled);
+  const std::string what = "the value \"" + key + "\" cannot be read";
+  const auto value = comm::or_throw_value(files::plain_value(json), what);
+  return comm::unpickle(comm::or_throw_value(base::write_pickle(value, 4), what));
 }
 
 }  // namespace cohort::checkpoint::detail

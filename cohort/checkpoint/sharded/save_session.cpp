@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cohort/checkpoint/sharded/exchange.h"
 #include "cohort/checkpoint/sharded/local_part.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/parallel/module/purpose.h"
 
 namespace cohort::checkpoint::detail {
@@ -23,13 +23,13 @@ comm::RankExchange ranks_of(const Group& group, bool no_dist) {
 }
 
 std::vector<std::string> SaveSession::plan_for_all(const std::vector<std::string>& described) {
-  for (const auto& items : described) items_by_rank_.push_back(value_or_throw(files::parse_items(items)));
-  throw_if_failed(files_.prepare(options_.overwrite));
-  plan_ = value_or_throw(files::plan_save(items_by_rank_, {.max_file_bytes = options_.max_shard_size,
+  for (const auto& items : described) items_by_rank_.push_back(comm::or_throw(files::parse_items(items)));
+  comm::or_throw(files_.prepare(options_.overwrite));
+  plan_ = comm::or_throw(files::plan_save(items_by_rank_, {.max_file_bytes = options_.max_shard_size,
                                                            .num_files = static_cast<size_t>(options_.num_files),
                                                            .prefix = files_.free_prefix()}));
   plan_.index.metadata = options_.metadata;
-  throw_if_failed(files_.create(plan_));
+  comm::or_throw(files_.create(plan_));
   std::vector<std::string> texts;
   for (size_t rank = 0; rank < described.size(); ++rank) texts.push_back(files::format_writes(plan_, rank));
   return texts;
@@ -38,13 +38,14 @@ std::vector<std::string> SaveSession::plan_for_all(const std::vector<std::string
 void SaveSession::plan(const comm::RankExchange& ranks, const ShardedStateDict& state, const std::string& problem) {
   const auto described = comm::attempt([&] {
     TORCH_CHECK(problem.empty(), problem);
-    TORCH_CHECK_VALUE(options_.num_files >= 0, "num_files is ", options_.num_files, ", but cannot be negative");
+    TORCH_CHECK_VALUE(options_.num_files >= 0, "[cohort] num_files is ", options_.num_files,
+                      ", but cannot be negative");
     items_ = describe(state);
-    return value_or_throw(files::format_items(items_));
+    return comm::or_throw(files::format_items(items_));
   });
   const comm::CalledFor purpose(parallel::kStateExchange);
   const auto own = ranks.answer_of_first(what(), described, [&](const auto& all) { return plan_for_all(all); });
-  own_plan_ = value_or_throw(files::parse_writes(own));
+  own_plan_ = comm::or_throw(files::parse_writes(own));
 }
 
 comm::StepResult SaveSession::write(const std::function<const char*(size_t)>& data_of) {
@@ -54,9 +55,9 @@ comm::StepResult SaveSession::write(const std::function<const char*(size_t)>& da
     files::PieceWriter writer(folder_, std::move(names), options_.sync_files);
     std::vector<uint32_t> checksums;
     for (size_t i = 0; i < writes().size(); ++i) {
-      checksums.push_back(value_or_throw(writer.write(writes()[i], item_of(writes()[i]), data_of(i))));
+      checksums.push_back(comm::or_throw(writer.write(writes()[i], item_of(writes()[i]), data_of(i))));
     }
-    throw_if_failed(writer.finish());
+    comm::or_throw(writer.finish());
     return nlohmann::json(checksums).dump();
   });
 }
@@ -66,8 +67,8 @@ void SaveSession::finish(const comm::RankExchange& ranks, const comm::StepResult
   ranks.answer_of_first(what(), written, [&](const auto& all) {
     std::vector<std::vector<uint32_t>> checksums;
     for (const std::string& text : all) checksums.push_back(nlohmann::json::parse(text));
-    throw_if_failed(files::add_checksums(items_by_rank_, checksums, plan_));
-    throw_if_failed(files_.commit(plan_));
+    comm::or_throw(files::add_checksums(items_by_rank_, checksums, plan_));
+    comm::or_throw(files_.commit(plan_));
     return std::vector<std::string>(all.size());
   });
 }

@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include "cohort/base/env.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/watch/throw_failure.h"
 
 namespace cohort::comm {
@@ -18,11 +19,7 @@ at::Tensor where_nan(const at::Tensor& tensor) {
 
 }  // namespace
 
-bool nan_check_wanted() {
-  const auto wanted = base::env_bool("TORCH_NCCL_NAN_CHECK");
-  TORCH_CHECK_VALUE(wanted.ok(), wanted.ok() ? "" : wanted.error().describe());
-  return wanted.value().value_or(false);
-}
+bool nan_check_wanted() { return or_throw_value(base::env_bool("TORCH_NCCL_NAN_CHECK")).value_or(false); }
 
 void check_for_nan(const job::Operation& operation, at::TensorList tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) {

@@ -78,9 +78,9 @@ bool is_in_place(const at::Tensor& part, const at::Tensor& whole, int index) {
 
 void check_can_be_written(const char* name, const std::vector<at::Tensor>& outputs) {
   for (const auto& tensor : outputs) {
-    TORCH_CHECK_VALUE(tensor.layout() != at::kStrided || at::has_internal_overlap(tensor) != at::MemOverlap::Yes, name,
-                      " cannot write to a tensor whose elements share memory, got shape ", shape_text(tensor.sizes()),
-                      " with strides ", tensor.strides(), "; pass a clone() of it");
+    TORCH_CHECK_VALUE(tensor.layout() != at::kStrided || at::has_internal_overlap(tensor) != at::MemOverlap::Yes,
+                      "[cohort] ", name, " cannot write to a tensor whose elements share memory, got shape ",
+                      shape_text(tensor.sizes()), " with strides ", tensor.strides(), "; pass a clone() of it");
   }
 }
 

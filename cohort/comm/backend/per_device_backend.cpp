@@ -28,8 +28,8 @@ c10d::Backend& PerDeviceBackend::of(const char* operation, c10::DeviceType devic
   if (!backend) {
     std::string served;
     for (const auto& part : parts_) served += (served.empty() ? "" : ", ") + c10::DeviceTypeName(part.device, true);
-    TORCH_CHECK_VALUE(false, operation, ": backend \"", getBackendName(), "\" of this group serves ", served,
-                      " tensors, got one on ", c10::DeviceTypeName(device, true));
+    TORCH_CHECK_VALUE(false, "[cohort] ", operation, ": backend \"", getBackendName(), "\" of this group serves ",
+                      served, " tensors, got one on ", c10::DeviceTypeName(device, true));
   }
   return *backend;
 }
@@ -51,7 +51,7 @@ WorkPtr PerDeviceBackend::run(const char* operation, c10::DeviceType device, Cal
 
 template <class Call>
 WorkPtr PerDeviceBackend::run(const char* operation, const Tensors& tensors, Call call) {
-  TORCH_CHECK_VALUE(!tensors.empty() && tensors.front().defined(), operation, ": no tensor given");
+  TORCH_CHECK_VALUE(!tensors.empty() && tensors.front().defined(), "[cohort] ", operation, ": no tensor given");
   return run(operation, tensors.front().device().type(), std::move(call));
 }
 
@@ -161,7 +161,7 @@ bool PerDeviceBackend::supportsCoalescing() const {
 void PerDeviceBackend::startCoalescing() { coalesced_.emplace(); }
 
 WorkPtr PerDeviceBackend::endCoalescing() {
-  TORCH_CHECK(coalesced_, "endCoalescing without startCoalescing");
+  TORCH_CHECK(coalesced_, "[cohort] endCoalescing without startCoalescing");
   auto coalesced = *std::exchange(coalesced_, std::nullopt);
   for (auto* const backend : coalesced.begun) {
     if (auto work = backend->endCoalescing()) coalesced.works.push_back(std::move(work));

@@ -16,7 +16,7 @@ bool is_bitwise(Op op) { return op == Op::BAND || op == Op::BOR || op == Op::BXO
 
 double factor_of(const c10d::ReduceOp& op, const char* operation) {
   const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
-  TORCH_CHECK_VALUE(supplement != nullptr, operation,
+  TORCH_CHECK_VALUE(supplement != nullptr, "[cohort] ", operation,
                     ": ReduceOp.PREMUL_SUM has no factor; make it with cohort::premul_sum(factor)");
   return supplement->tensor_factor.defined() ? supplement->tensor_factor.item<double>() : supplement->double_factor;
 }
@@ -30,13 +30,13 @@ std::optional<double> check_reducible(const char* operation, const c10d::ReduceO
   const bool is_integral = at::isIntegralType(dtype, /*includeBool=*/true);
   TORCH_CHECK_VALUE(!is_bitwise(op) || is_integral, operation, ": Cannot use ReduceOp.", reduce_op_name(op),
                     " with non-integral dtype ", dtype_name(dtype));
-  TORCH_CHECK_VALUE(!at::isComplexType(dtype) || op.op_ == Op::AVG || op.op_ == Op::PREMUL_SUM, operation,
+  TORCH_CHECK_VALUE(!at::isComplexType(dtype) || op.op_ == Op::AVG || op.op_ == Op::PREMUL_SUM, "[cohort] ", operation,
                     " does not support ReduceOp.", reduce_op_name(op), " on complex tensors, got ", dtype_name(dtype));
-  TORCH_CHECK_VALUE(dtype != at::kBool || (op.op_ != Op::AVG && op.op_ != Op::PREMUL_SUM), operation,
+  TORCH_CHECK_VALUE(dtype != at::kBool || (op.op_ != Op::AVG && op.op_ != Op::PREMUL_SUM), "[cohort] ", operation,
                     " does not support ReduceOp.", reduce_op_name(op), " on bool tensors");
-  TORCH_CHECK_VALUE(op.op_ != Op::UNUSED, operation, " was given no ReduceOp");
-  TORCH_CHECK_VALUE(!factor || !is_integral || std::trunc(*factor) == *factor, operation, ": ReduceOp.PREMUL_SUM on ",
-                    dtype_name(dtype), " needs a whole factor, got ", factor.value_or(0));
+  TORCH_CHECK_VALUE(op.op_ != Op::UNUSED, "[cohort] ", operation, " was given no ReduceOp");
+  TORCH_CHECK_VALUE(!factor || !is_integral || std::trunc(*factor) == *factor, "[cohort] ", operation,
+                    ": ReduceOp.PREMUL_SUM on ", dtype_name(dtype), " needs a whole factor, got ", factor.value_or(0));
   return factor;
 }
 

@@ -19,7 +19,8 @@ class FinishedWork final : public c10d::Work {
  private:
   [[noreturn]] static void refuse() {
     TORCH_CHECK(false,
-                "the Work of a synchronous operation has neither results nor a future: the results are in the tensors. "
+                "[cohort] the Work of a synchronous operation has neither results nor a future: the results are in the "
+                "tensors. "
                 "Call it with async_op = true for a Work that has both");
   }
 };

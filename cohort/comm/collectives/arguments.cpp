@@ -36,11 +36,11 @@ bool skips(const Group& group, const char* operation) {
 
 void check_alike(const TensorList& tensors, const char* operation) {
   for (size_t i = 0; i < tensors.size(); ++i) {
-    TORCH_CHECK_VALUE(tensors[i].defined(), "Invalid tensor for ", operation, ": number ", i,
+    TORCH_CHECK_VALUE(tensors[i].defined(), "[cohort] Invalid tensor for ", operation, ": number ", i,
                       " of the list is undefined");
-    TORCH_CHECK_VALUE(tensors[i].device() == tensors[0].device(), operation, " needs tensors of one device, got ",
-                      tensors[0].device(), " and ", tensors[i].device());
-    TORCH_CHECK_VALUE(tensors[i].scalar_type() == tensors[0].scalar_type(), operation,
+    TORCH_CHECK_VALUE(tensors[i].device() == tensors[0].device(), "[cohort] ", operation,
+                      " needs tensors of one device, got ", tensors[0].device(), " and ", tensors[i].device());
+    TORCH_CHECK_VALUE(tensors[i].scalar_type() == tensors[0].scalar_type(), "[cohort] ", operation,
                       " needs tensors of one dtype, got ", tensors[0].scalar_type(), " and ", tensors[i].scalar_type());
   }
 }

@@ -47,10 +47,10 @@ void check_same(const std::vector<CoalescedCall>& calls) {
     TORCH_CHECK(call.kind == first.kind, "Coalescing manager requires all collectives to be the same type, but got ",
                 name_of(first.kind), " and ", name_of(call.kind));
     TORCH_CHECK(call.op.op_ == first.op.op_ && call.op.supplement_ == first.op.supplement_,
-                "Coalescing manager requires one ReduceOp for all collectives");
+                "[cohort] Coalescing manager requires one ReduceOp for all collectives");
     TORCH_CHECK(call.input.device() == first.input.device(),
-                "Coalescing manager requires all tensors on one device, but got ", first.input.device(), " and ",
-                call.input.device());
+                "[cohort] Coalescing manager requires all tensors on one device, but got ", first.input.device(),
+                " and ", call.input.device());
   }
 }
 
@@ -116,7 +116,7 @@ CoalescingManager::CoalescingManager(const CoalescingOptions& options) : state_(
   state_->async_ops = options.async_ops;
   for (const auto* other : collectors()) {
     TORCH_CHECK_VALUE(other->group != state_->collector.group,
-                      "a CoalescingManager is already at work on this group in this thread");
+                      "[cohort] a CoalescingManager is already at work on this group in this thread");
   }
   collectors().push_back(&state_->collector);
 }
@@ -131,7 +131,7 @@ CoalescingManager::~CoalescingManager() {
 
 WorkPtr CoalescingManager::finish() {
   const job::CallSite site(__builtin_return_address(0));
-  TORCH_CHECK(!state_->finished, "CoalescingManager::finish() was called twice");
+  TORCH_CHECK(!state_->finished, "[cohort] CoalescingManager::finish() was called twice");
   state_->stop_collecting();
   if (state_->collector.calls.empty() || !is_member(state_->collector.group)) return {};
   return comm::finish(run(state_->collector, state_->async_ops), state_->async_ops);
@@ -140,9 +140,9 @@ WorkPtr CoalescingManager::finish() {
 WorkPtr all_reduce_coalesced(const TensorList& tensors, const ReduceOptions& options) {
   const job::CallSite site(__builtin_return_address(0));
   if (comm::skips(options.group, "all_reduce_coalesced")) return {};
-  TORCH_CHECK_VALUE(!tensors.empty(), "all_reduce_coalesced needs at least one tensor");
+  TORCH_CHECK_VALUE(!tensors.empty(), "[cohort] all_reduce_coalesced needs at least one tensor");
   for (size_t i = 0; i < tensors.size(); ++i) {
-    TORCH_CHECK_VALUE(tensors[i].defined(), "Invalid tensor for all_reduce_coalesced: tensors[", i,
+    TORCH_CHECK_VALUE(tensors[i].defined(), "[cohort] Invalid tensor for all_reduce_coalesced: tensors[", i,
                       "] is undefined. A parameter that backward did not reach has no gradient.");
   }
   CoalescingCollector collector{comm::resolve(options.group), {}};

@@ -33,7 +33,7 @@ using comm::written_alone;
 void check_reducible(const at::Tensor& tensor, const ReduceOp& op, const char* operation) {
   if (!tensor.defined() || !tensor.is_complex()) return;
   const bool sums = op == ReduceOp::SUM || op == ReduceOp::AVG || op == ReduceOp::PREMUL_SUM;
-  TORCH_CHECK_VALUE(sums, operation, " does not support this ReduceOp on complex tensors");
+  TORCH_CHECK_VALUE(sums, "[cohort] ", operation, " does not support this ReduceOp on complex tensors");
 }
 
 // The supplement's name is the one that all supported releases have; ReduceOp's own constructor forgets it.
@@ -48,14 +48,16 @@ ReduceOp with_factor(const Factor& factor) {
 void check_elements(const at::Tensor& whole, const at::Tensor& part, const Group& group, const char* operation) {
   comm::check_alike(whole, part, operation);
   const auto size = resolve(group)->getSize();
-  TORCH_CHECK_VALUE(whole.numel() == part.numel() * size, operation, " needs a tensor of world_size times ",
-                    part.numel(), " = ", part.numel() * size, " elements, got ", whole.numel());
+  TORCH_CHECK_VALUE(whole.numel() == part.numel() * size, "[cohort] ", operation,
+                    " needs a tensor of world_size times ", part.numel(), " = ", part.numel() * size, " elements, got ",
+                    whole.numel());
 }
 
 // A list with one entry per rank, of the dtype and device of `like`.
 void check_list(const TensorList& list, const at::Tensor& like, const Group& group, const char* operation) {
   const auto size = static_cast<size_t>(resolve(group)->getSize());
-  TORCH_CHECK_VALUE(list.size() == size, operation, " needs one tensor per rank, ", size, ", got ", list.size());
+  TORCH_CHECK_VALUE(list.size() == size, "[cohort] ", operation, " needs one tensor per rank, ", size, ", got ",
+                    list.size());
   auto all = list;
   all.insert(all.begin(), like);
   comm::check_alike(all, operation);
@@ -65,25 +67,27 @@ void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, 
   const auto size = resolve(group)->getSize();
   const auto rows = tensor.dim() == 0 ? 0 : tensor.size(0);
   if (splits.empty()) {
-    TORCH_CHECK_VALUE(rows % size == 0, "all_to_all_single: the ", side, " tensor's dim 0 is ", rows,
+    TORCH_CHECK_VALUE(rows % size == 0, "[cohort] all_to_all_single: the ", side, " tensor's dim 0 is ", rows,
                       ", which does not divide equally among ", size, " ranks; give ", side, "_split_sizes");
     return;
   }
-  TORCH_CHECK_VALUE(splits.size() == static_cast<size_t>(size), "all_to_all_single: ", side,
+  TORCH_CHECK_VALUE(splits.size() == static_cast<size_t>(size), "[cohort] all_to_all_single: ", side,
                     "_split_sizes needs one number per rank, ", size, ", got ", splits.size());
   int64_t sum = 0;
   for (const auto split : splits) {
-    TORCH_CHECK_VALUE(split >= 0, "all_to_all_single: ", side, "_split_sizes must not be negative, got ", split);
+    TORCH_CHECK_VALUE(split >= 0, "[cohort] all_to_all_single: ", side, "_split_sizes must not be negative, got ",
+                      split);
     sum += split;
   }
-  TORCH_CHECK_VALUE(sum == rows, "all_to_all_single: ", side, "_split_sizes add up to ", sum, ", but the ", side,
-                    " tensor's dim 0 is ", rows);
+  TORCH_CHECK_VALUE(sum == rows, "[cohort] all_to_all_single: ", side, "_split_sizes add up to ", sum, ", but the ",
+                    side, " tensor's dim 0 is ", rows);
 }
 
 // Gather and scatter: the list belongs to the root alone.
 void check_root_list(const TensorList& list, const at::Tensor& mine, const Group& group, bool is_root,
                      const char* operation, const char* argument) {
-  TORCH_CHECK_VALUE(is_root || list.empty(), operation, ": ", argument, " must be empty on ranks other than the root");
+  TORCH_CHECK_VALUE(is_root || list.empty(), "[cohort] ", operation, ": ", argument,
+                    " must be empty on ranks other than the root");
   if (is_root) check_list(list, mine, group, operation);
 }
 
@@ -100,7 +104,7 @@ bool has_run_directly(c10d::Backend& backend, bool async_op, Call call) {
 ReduceOp premul_sum(double factor) { return with_factor(factor); }
 
 ReduceOp premul_sum(const at::Tensor& factor) {
-  TORCH_CHECK_VALUE(factor.defined() && factor.numel() == 1, "premul_sum needs a factor of one element, got ",
+  TORCH_CHECK_VALUE(factor.defined() && factor.numel() == 1, "[cohort] premul_sum needs a factor of one element, got ",
                     factor.defined() ? factor.numel() : 0);
   return with_factor(factor);
 }
@@ -273,7 +277,8 @@ WorkPtr all_to_all(const TensorList& outputs, const TensorList& inputs, const Co
   const comm::UnwantedWork unwanted(!options.async_op);
   if (skips(options.group, "all_to_all")) return {};
   const auto size = static_cast<size_t>(resolve(options.group)->getSize());
-  TORCH_CHECK_VALUE(inputs.size() == size, "all_to_all needs one tensor per rank, ", size, ", got ", inputs.size());
+  TORCH_CHECK_VALUE(inputs.size() == size, "[cohort] all_to_all needs one tensor per rank, ", size, ", got ",
+                    inputs.size());
   check_list(outputs, inputs[0], options.group, "all_to_all");
   check_list(inputs, inputs[0], options.group, "all_to_all");
   const auto backend = backend_for(options.group, inputs[0], "all_to_all");
@@ -347,7 +352,7 @@ void monitored_barrier(const MonitoredBarrierOptions& options) {
                     "monitored_barrier is only implemented for GLOO backend.");
   c10d::BarrierOptions engine_options;
   engine_options.timeout = base::bounded_time(options.timeout.value_or(record.timeout));
-  TORCH_CHECK_VALUE(engine_options.timeout.count() > 0, "timeout must be positive, got ",
+  TORCH_CHECK_VALUE(engine_options.timeout.count() > 0, "[cohort] timeout must be positive, got ",
                     engine_options.timeout.count(), " ms");
   comm::any_backend(options.group)->monitoredBarrier(engine_options, options.wait_all_ranks);
 }

@@ -10,6 +10,8 @@
 
 #include "cohort/comm/collectives/arguments.h"
 #include "cohort/comm/collectives/point_to_point.h"
+#include "cohort/comm/error/exception_text.h"
+#include "cohort/comm/group/device.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/job/call_site.h"
 
@@ -27,7 +29,7 @@ std::string to_pickle(const std::string& object) { return comm::pickle_bytes(obj
 void read_pickle(std::string_view data, c10::IValue& object) { object = comm::unpickle(data); }
 void read_pickle(std::string_view data, std::string& object) {
   const auto value = comm::unpickle(data);
-  TORCH_CHECK_VALUE(comm::is_bytes(value), "expected bytes, got a value of type ", value.tagKind(),
+  TORCH_CHECK_VALUE(comm::is_bytes(value), "[cohort] expected bytes, got a value of type ", value.tagKind(),
                     "; receive it as c10::IValue");
   object = comm::bytes_of(value);
 }
@@ -81,7 +83,7 @@ void read_objects(const at::Tensor& tensor, const std::vector<int64_t>& sizes, i
     try {
       read_pickle({begin + offset, static_cast<size_t>(sizes[i])}, objects[i]);
     } catch (const c10::Error& error) {
-      TORCH_CHECK_VALUE(false, "object ", i, " of rank ", sender(i), ": ", error.what_without_backtrace());
+      TORCH_CHECK_VALUE(false, "object ", i, " of rank ", sender(i), ": ", comm::text_of(error));
     }
     offset += sizes[i];
   }
@@ -89,8 +91,8 @@ void read_objects(const at::Tensor& tensor, const std::vector<int64_t>& sizes, i
 
 void check_room(size_t size, const Group& group, const char* operation, const char* argument) {
   const auto needed = static_cast<size_t>(resolve(group)->getSize());
-  TORCH_CHECK_VALUE(size >= needed, operation, " needs room for one object per rank in ", argument, ", ", needed,
-                    ", got ", size);
+  TORCH_CHECK_VALUE(size >= needed, "[cohort] ", operation, " needs room for one object per rank in ", argument, ", ",
+                    needed, ", got ", size);
 }
 
 struct Gathered {
@@ -177,7 +179,7 @@ at::Tensor empty_payload(const std::vector<int64_t>& sizes, at::Device device) {
 }
 
 void check_not_empty(size_t size, const char* operation) {
-  TORCH_CHECK_VALUE(size > 0, operation, " needs at least one object, got an empty list");
+  TORCH_CHECK_VALUE(size > 0, "[cohort] ", operation, " needs at least one object, got an empty list");
 }
 
 template <class T>
@@ -204,8 +206,8 @@ template <class T>
 std::vector<std::string> scatter_pickles(const std::vector<T>* inputs, const Group& group) {
   TORCH_CHECK_VALUE(inputs, "source rank must provide non-None scatter_object_input_list");
   const auto size = static_cast<size_t>(resolve(group)->getSize());
-  TORCH_CHECK_VALUE(inputs->size() == size, "scatter_object_list needs one object per rank in input_list, ", size,
-                    ", got ", inputs->size());
+  TORCH_CHECK_VALUE(inputs->size() == size, "[cohort] scatter_object_list needs one object per rank in input_list, ",
+                    size, ", got ", inputs->size());
   std::vector<std::string> pickles;
   for (const auto& object : *inputs) pickles.push_back(to_pickle(object));
   return pickles;
@@ -250,7 +252,7 @@ void send_tensor(const at::Tensor& tensor, RankArgument dst, const ObjectOptions
 
 int receive_tensor(const at::Tensor& tensor, std::optional<RankArgument> src, const ObjectOptions& options) {
   if (!options.use_batch) return recv(tensor, src, {.group = options.group});
-  TORCH_CHECK_VALUE(src, "recv_object_list with use_batch needs src");
+  TORCH_CHECK_VALUE(src, "[cohort] recv_object_list with use_batch needs src");
   for (const auto& work : batch_isend_irecv({P2POp::irecv(tensor, *src, {.group = options.group})})) work->wait();
   return get_global_rank(options.group, to_group_rank(options.group, *src));
 }

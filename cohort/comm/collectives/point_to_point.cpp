@@ -26,7 +26,7 @@ void check_memory(const std::vector<P2POp>& operations) {
     comm::check_can_be_written("batch_isend_irecv", {operations[i].tensor});
     for (size_t j = 0; j < operations.size(); ++j) {
       TORCH_CHECK_VALUE(i == j || !comm::share_elements(operations[i].tensor, operations[j].tensor),
-                        "batch_isend_irecv: operation ", i, " receives into memory that operation ", j, " ",
+                        "[cohort] batch_isend_irecv: operation ", i, " receives into memory that operation ", j, " ",
                         is_receive(operations[j]) ? "receives into" : "sends from",
                         " at the same time; give each a tensor of its own");
     }
@@ -34,7 +34,7 @@ void check_memory(const std::vector<P2POp>& operations) {
 }
 
 void check_batch(const std::vector<P2POp>& operations) {
-  TORCH_CHECK_VALUE(!operations.empty(), "Invalid ``p2p_op_list``: it is empty");
+  TORCH_CHECK_VALUE(!operations.empty(), "[cohort] Invalid ``p2p_op_list``: it is empty");
   for (const auto& operation : operations) {
     TORCH_CHECK_VALUE(comm::resolve(operation.group) == comm::resolve(operations[0].group),
                       "All ops need to use the same group.");

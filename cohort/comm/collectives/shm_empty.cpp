@@ -33,7 +33,7 @@ bool shares_tensors(const Group& group) {
 shm::CommonMemory make_common_memory(size_t num_bytes, bool has_pages, const Group& group) {
   const auto backend = any_backend(group);
   auto* const sharer = sharer_of(*backend);
-  TORCH_CHECK_VALUE(sharer, "the ranks of the given group share no memory");
+  TORCH_CHECK_VALUE(sharer, "[cohort] the ranks of the given group share no memory");
   return sharer->make_common_memory(num_bytes, has_pages);
 }
 
@@ -45,14 +45,15 @@ std::vector<shm::SharedMemoryPtr> arenas_of(const Group& group) {
 
 at::Tensor shm_empty(at::IntArrayRef sizes, const at::TensorOptions& options, const Group& group) {
   const job::CallSite site(__builtin_return_address(0));
-  TORCH_CHECK_VALUE(is_member(group), "shm_empty: this rank is not a member of the given group");
+  TORCH_CHECK_VALUE(is_member(group), "[cohort] shm_empty: this rank is not a member of the given group");
   TORCH_CHECK_VALUE(options.device().is_cpu() && options.layout() == at::kStrided,
-                    "shm_empty makes dense CPU tensors, got ", options.device(), " and layout ", options.layout());
+                    "[cohort] shm_empty makes dense CPU tensors, got ", options.device(), " and layout ",
+                    options.layout());
   const auto backend = any_backend(group);
   auto* const sharer = sharer_of(*backend);
   if (!sharer) {
     const auto* record = world().default_group ? world().find(group) : nullptr;
-    TORCH_CHECK_VALUE(false, "shm_empty needs a group of backend \"shm\", but group \"",
+    TORCH_CHECK_VALUE(false, "[cohort] shm_empty needs a group of backend \"shm\", but group \"",
                       record ? record->description : "?", "\" has \"", backend->getBackendName(),
                       "\"; name \"shm\" in init_process_group or new_group, or use at::empty");
   }

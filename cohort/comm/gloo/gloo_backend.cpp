@@ -9,6 +9,7 @@
 #include "cohort/comm/backend/operation_text.h"
 #include "cohort/comm/backend/overlap.h"
 #include "cohort/comm/call/purpose.h"
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/watch/peers.h"
 #include "cohort/comm/watch/tracked_work.h"
 
@@ -131,8 +132,9 @@ GlooBackend::WorkPtr GlooBackend::recv(Tensors& tensors, int src, int tag) {
 GlooBackend::WorkPtr GlooBackend::recvAnysource(Tensors& tensors, int tag) {
   check_tensors("recv", tensors);
   // The sender would wait for ever.
-  TORCH_CHECK_VALUE(tensors[0].numel() > 0,
-                    "recv from any source needs a tensor with elements on Gloo; name the source to receive none");
+  TORCH_CHECK_VALUE(
+      tensors[0].numel() > 0,
+      "[cohort] recv from any source needs a tensor with elements on Gloo; name the source to receive none");
   return run(point_to_point("recv", tensors, /*peer=*/-1), {}, [&](Completion& completion) {
     auto received = received_on_host(tensors, completion);
     return ProcessGroupGloo::recvAnysource(received, tag);

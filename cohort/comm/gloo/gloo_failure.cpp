@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/watch/throw_failure.h"
 
 namespace cohort::comm {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/gloo/gloo_backend.h"
 #include "cohort/comm/gloo/gloo_options.h"
 #include "cohort/comm/watch/throw_failure.h"

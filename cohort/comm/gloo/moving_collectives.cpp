@@ -114,7 +114,8 @@ GlooBackend::WorkPtr GlooBackend::allgather_coalesced(std::vector<Tensors>& outp
                                                       const c10d::AllgatherOptions& opts) {
   check_tensors("all_gather_coalesced", inputs);
   TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(getSize()),
-                    "all_gather_coalesced needs one list of tensors per rank, ", getSize(), ", got ", outputs.size());
+                    "[cohort] all_gather_coalesced needs one list of tensors per rank, ", getSize(), ", got ",
+                    outputs.size());
   for (const auto& list : outputs) check_pairs("all_gather_coalesced", list, inputs, 1);
   return gather_packed("all_gather_coalesced", inputs, opts, [&](StandIns& stand_ins, const Tensor& packed) {
     for (int rank = 0; rank < getSize(); ++rank) {
@@ -201,8 +202,8 @@ GlooBackend::WorkPtr GlooBackend::alltoall(Tensors& outputs, Tensors& inputs, co
   check_tensors("all_to_all", inputs);
   check_can_be_written("all_to_all", outputs);
   const auto size = static_cast<size_t>(getSize());
-  TORCH_CHECK_VALUE(outputs.size() == size && inputs.size() == size, "all_to_all needs one tensor per rank, ", size,
-                    ", got ", outputs.size(), " outputs and ", inputs.size(), " inputs");
+  TORCH_CHECK_VALUE(outputs.size() == size && inputs.size() == size, "[cohort] all_to_all needs one tensor per rank, ",
+                    size, ", got ", outputs.size(), " outputs and ", inputs.size(), " inputs");
   return run(describe("all_to_all", inputs, {}), inputs, [&](Completion& completion) {
     StandIns stand_ins;
     auto sent = pack(inputs);

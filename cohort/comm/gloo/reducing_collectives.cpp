@@ -172,7 +172,7 @@ GlooBackend::WorkPtr GlooBackend::reduce(Tensors& tensors, const c10d::ReduceOpt
 
 GlooBackend::WorkPtr GlooBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                  const c10d::ReduceScatterOptions& opts) {
-  TORCH_CHECK_VALUE(outputs.size() == 1, "reduce_scatter needs one output, got ", outputs.size());
+  TORCH_CHECK_VALUE(outputs.size() == 1, "[cohort] reduce_scatter needs one output, got ", outputs.size());
   check_list("reduce_scatter", inputs, outputs[0], getRank(), getSize());
   check_can_be_written("reduce_scatter", outputs);
   const auto& list = inputs[0];

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupWrapper.hpp>
 
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/registry/backends.h"
 #include "cohort/comm/start/failed_connect.h"
 #include "cohort/comm/start/roll_call.h"
@@ -47,7 +48,7 @@ BackendPtr BackendMaker::make(const std::string& backend, const StorePtr& store)
   const auto& kind = backend_kind(backend);
   return leaving_on_failure([&] {
     auto made = kind.create(request(store));
-    TORCH_CHECK(made, "the creator of backend \"", backend, "\" returned no backend");
+    TORCH_CHECK(made, "[cohort] the creator of backend \"", backend, "\" returned no backend");
     return kind.is_registered ? made : wrap(std::move(made), store);
   });
 }

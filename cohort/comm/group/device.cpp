@@ -10,6 +10,7 @@
 #include "cohort/base/env.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/backend/accelerator.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/rendezvous/launch_environment.h"
 
 namespace cohort {
@@ -28,9 +29,8 @@ c10::Device device_at(c10::DeviceType type, int index) { return {type, static_ca
 int default_index(int count) {
   const int chosen = last_choice.load(std::memory_order_relaxed);
   if (chosen != kNone) return chosen;
-  const auto local_rank = base::env_int("LOCAL_RANK", 0, std::numeric_limits<int>::max());
-  TORCH_CHECK_VALUE(local_rank.ok(), local_rank.error().describe());
-  if (local_rank.value()) return static_cast<int>(*local_rank.value() % count);
+  const auto local_rank = comm::or_throw_value(base::env_int("LOCAL_RANK", 0, std::numeric_limits<int>::max()));
+  if (local_rank) return static_cast<int>(*local_rank % count);
   return static_cast<int>(base::parse_int(rendezvous::LaunchEnvironment().get("LOCAL_RANK").value_or("0")).value_or(0) %
                           count);
 }
@@ -38,12 +38,12 @@ int default_index(int count) {
 }  // namespace
 
 void set_device(int index) {
-  TORCH_CHECK_VALUE(index >= 0, "Invalid device index ", index, ": it must not be negative");
+  TORCH_CHECK_VALUE(index >= 0, "[cohort] Invalid device index ", index, ": it must not be negative");
   const auto accelerator = comm::accelerator();
   if (!accelerator) return;
   const auto& [type, count] = *accelerator;
-  TORCH_CHECK_VALUE(index < count, "Invalid device index ", index, ": this process sees ", count, " ", type_name(type),
-                    count == 1 ? " device" : " devices",
+  TORCH_CHECK_VALUE(index < count, "[cohort] Invalid device index ", index, ": this process sees ", count, " ",
+                    type_name(type), count == 1 ? " device" : " devices",
                     ", numbered from 0\n  hint: with NVIDIA GPUs check CUDA_VISIBLE_DEVICES");
   c10::impl::VirtualGuardImpl(type).setDevice(device_at(type, index));
   thread_has_chosen = true;
@@ -54,11 +54,11 @@ void set_device(c10::Device device) {
   if (device.is_cpu()) return;
   const auto type = comm::accelerator_type();
   TORCH_CHECK_VALUE(
-      type, "Invalid device ", device.str(),
+      type, "[cohort] Invalid device ", device.str(),
       ": this process sees no accelerator\n  hint: with NVIDIA GPUs check nvidia-smi, CUDA_VISIBLE_DEVICES "
       "and that LibTorch is a CUDA build");
-  TORCH_CHECK_VALUE(device.type() == *type, "Invalid device ", device.str(), ": it must be cpu or ", type_name(*type),
-                    ", the accelerator of this process");
+  TORCH_CHECK_VALUE(device.type() == *type, "[cohort] Invalid device ", device.str(), ": it must be cpu or ",
+                    type_name(*type), ", the accelerator of this process");
   if (device.has_index()) set_device(static_cast<int>(device.index()));
 }
 

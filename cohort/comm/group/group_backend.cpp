@@ -30,7 +30,7 @@ const Group& resolve(const Group& group) {
 }
 
 c10::intrusive_ptr<c10d::Backend> backend_for(const Group& group, const at::Tensor& tensor, const char* operation) {
-  TORCH_CHECK_VALUE(tensor.defined(), "Invalid tensor for ", operation, ": it is undefined");
+  TORCH_CHECK_VALUE(tensor.defined(), "[cohort] Invalid tensor for ", operation, ": it is undefined");
   const auto& owner = resolve(group);
   const auto type = tensor.device().type();
   try {
@@ -38,7 +38,8 @@ c10::intrusive_ptr<c10d::Backend> backend_for(const Group& group, const at::Tens
   } catch (const c10::Error&) {
     // The engine's text names neither the group nor the way out.
   }
-  TORCH_CHECK_VALUE(false, operation, " got a tensor on ", device_name(type), ", but ", where_group_works(owner),
+  TORCH_CHECK_VALUE(false, "[cohort] ", operation, " got a tensor on ", device_name(type), ", but ",
+                    where_group_works(owner),
                     ", which does not serve that device; move the tensor, or give a backend for both devices, such as "
                     "\"cpu:gloo,cuda:nccl\", to init_process_group");
 }
@@ -46,7 +47,7 @@ c10::intrusive_ptr<c10d::Backend> backend_for(const Group& group, const at::Tens
 c10::intrusive_ptr<c10d::Backend> any_backend(const Group& group) {
   const auto owner = resolve(group);
   const auto devices = owner->getDeviceTypes();
-  TORCH_CHECK_VALUE(!devices.empty(), "the group has no backend");
+  TORCH_CHECK_VALUE(!devices.empty(), "[cohort] the group has no backend");
   for (const auto& device : devices) {
     if (device.is_cpu()) return owner->getBackend(device.type());
   }

@@ -10,6 +10,7 @@
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/backend/per_device_backend.h"
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/group/backend_maker.h"
 #include "cohort/comm/registry/backends.h"
 #include "cohort/comm/start/roll_call.h"
@@ -37,7 +38,7 @@ void set_backends(const Group& group, const GroupRecord& record, BackendMaker& m
       const bool second_custom = std::any_of(made.begin(), made.end(), [&](const auto& one) {
         return backend_kind(one.first).type == BackendType::CUSTOM;
       });
-      TORCH_CHECK_VALUE(!second_custom || type != BackendType::CUSTOM, "backend string \"", record.backend,
+      TORCH_CHECK_VALUE(!second_custom || type != BackendType::CUSTOM, "[cohort] backend string \"", record.backend,
                         "\": c10d cannot tell two registered backends of one group apart");
       made.emplace_back(entry.backend, maker.make(entry.backend, store_for(record, entry.device)));
       found = std::prev(made.end());
@@ -183,7 +184,7 @@ void remove_released() noexcept {
     try {
       remove_group(Group(found->group));
     } catch (const std::exception& error) {
-      base::log_warning("the end of group \"" + found->description + "\" failed: " + error.what());
+      base::log_warning("the end of group \"" + found->description + "\" failed: " + text_of(error));
       found->is_released = false;
     }
   }

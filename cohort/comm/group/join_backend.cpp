@@ -143,7 +143,7 @@ std::map<std::string, std::vector<std::string>> joinable_backends() {
 }
 
 BackendPtr join_backend(const JoinRequest& request) {
-  TORCH_CHECK_VALUE(request.world_size >= 1, "the world size must be at least 1, got ", request.world_size,
+  TORCH_CHECK_VALUE(request.world_size >= 1, "[cohort] the world size must be at least 1, got ", request.world_size,
                     "; see the variable WORLD_SIZE, or the argument world_size of init_process_group");
   TORCH_CHECK_VALUE(request.rank >= 0 && request.rank < request.world_size, "rank ", request.rank,
                     " is out of range. Valid ranks are 0 to ", request.world_size - 1,

@@ -61,7 +61,7 @@ void check_init_options(const InitOptions& options) {
   if (options.store) {
     TORCH_CHECK_VALUE(options.world_size > 0, "world_size must be positive if using store");
     TORCH_CHECK_VALUE(options.rank >= 0, "rank must be non-negative if using store");
-    TORCH_CHECK_VALUE(options.rank < options.world_size, "rank must be from 0 to ", options.world_size - 1,
+    TORCH_CHECK_VALUE(options.rank < options.world_size, "[cohort] rank must be from 0 to ", options.world_size - 1,
                       " (world_size=", options.world_size, "), got ", options.rank);
   }
   TORCH_CHECK_VALUE(!options.device_id || (options.device_id->has_index() && !options.device_id->is_cpu()),
@@ -174,7 +174,7 @@ uint64_t get_sequence_number(const Group& group) {
 
 void set_pg_timeout(milliseconds timeout, const Group& group) {
   const auto wanted = record_of(group).group;
-  TORCH_CHECK_VALUE(timeout.count() > 0, "timeout must be positive, got ", timeout.count(), " ms");
+  TORCH_CHECK_VALUE(timeout.count() > 0, "[cohort] timeout must be positive, got ", timeout.count(), " ms");
   timeout = base::bounded_time(timeout);
   for (auto& record : world().groups) {
     if (record.group != wanted) continue;
@@ -201,8 +201,8 @@ int get_node_local_rank(std::optional<int> fallback_rank) {
   }
   char* end = nullptr;
   const long rank = std::strtol(value->c_str(), &end, 10);
-  TORCH_CHECK_VALUE(!value->empty() && *end == '\0', "environment variable LOCAL_RANK must be an integer, got \"",
-                    *value, "\"");
+  TORCH_CHECK_VALUE(!value->empty() && *end == '\0',
+                    "[cohort] environment variable LOCAL_RANK must be an integer, got \"", *value, "\"");
   return static_cast<int>(rank);
 }
 

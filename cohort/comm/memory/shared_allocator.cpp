@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "cohort/base/env.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/memory/apply_shared_allocator.h"
 #include "cohort/shm/arena/process_arena.h"
 #include "cohort/shm/group.h"
@@ -65,8 +66,7 @@ void use_shared_allocator(const SharedAllocatorOptions& options) {
   if (options.reserved_bytes > 0) reserved_bytes = options.reserved_bytes;
   const auto arena = shm::make_process_arena(reserved_bytes);
   if (!arena) {
-    throw std::runtime_error(
-        base::Error("use_shared_allocator cannot reserve memory for tensors").caused_by(arena.error()).describe());
+    comm::throw_error(base::Error("use_shared_allocator cannot reserve memory for tensors").caused_by(arena.error()));
   }
   if (is_installed.exchange(true)) return;
   least_bytes = std::max<size_t>(options.least_bytes, 1);
@@ -74,9 +74,10 @@ void use_shared_allocator(const SharedAllocatorOptions& options) {
   c10::SetCPUAllocator(&own_allocator(), /*priority=*/100);
   if (c10::GetCPUAllocator() == &own_allocator()) return;
   is_installed = false;
-  throw std::runtime_error(
-      "use_shared_allocator: another library has set LibTorch's allocator for CPU tensors, with a higher priority\n"
-      "  hint: leave one of the two out: both want all tensors");
+  comm::throw_error(
+      base::Error(
+          "use_shared_allocator: another library has set LibTorch's allocator for CPU tensors, with a higher priority")
+          .with_hint("leave one of the two out: both want all tensors"));
 }
 
 bool has_shared_allocator() {
@@ -96,9 +97,8 @@ SharedAllocatorStats shared_allocator_stats() {
 }
 
 void comm::apply_shared_allocator(bool is_wanted) {
-  const auto variable = base::env_bool("COHORT_SHARED_ALLOCATOR");
-  TORCH_CHECK_VALUE(variable.ok(), variable.error().describe());
-  if (is_wanted || is_installed || variable.value().value_or(false)) use_shared_allocator();
+  const auto variable = comm::or_throw_value(base::env_bool("COHORT_SHARED_ALLOCATOR"));
+  if (is_wanted || is_installed || variable.value_or(false)) use_shared_allocator();
 }
 
 void comm::set_staged_bytes(size_t num_bytes) { shm::Group::set_staged_bytes(num_bytes); }

@@ -35,8 +35,8 @@ struct SharedAllocatorOptions {
 };
 
 /// Makes it LibTorch's allocator for CPU tensors from now on. Does nothing if it is already. Thread-safe.
-/// Throws std::runtime_error where limits forbid to reserve the memory (ulimit -v, ulimit -f, a seccomp profile), and where
-/// another library has set an allocator of a higher priority.
+/// Throws c10::Error where limits forbid to reserve the memory (ulimit -v, ulimit -f, a seccomp profile), and where another
+/// library has set an allocator of a higher priority.
 COHORT_API void use_shared_allocator(const SharedAllocatorOptions& options = {});
 
 /// Whether tensors of this process come from it: false again in a forked child, and where another library has set its own since.

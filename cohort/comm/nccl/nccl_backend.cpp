@@ -15,6 +15,8 @@
 #include "cohort/base/env.h"
 #include "cohort/base/host.h"
 #include "cohort/comm/backend/operation_text.h"
+#include "cohort/comm/error/exception_text.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/watch/operation_watch.h"
 #include "cohort/comm/watch/peers.h"
 #include "cohort/comm/watch/throw_failure.h"
@@ -237,12 +239,10 @@ class NcclProcessGroup final : public c10d::ProcessGroupNCCL {
 bool nccl_available() { return true; }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request) {
-  TORCH_CHECK_VALUE(at::detail::getCUDAHooks().deviceCount() > 0, "backend \"nccl\" needs a GPU, and rank ",
+  TORCH_CHECK_VALUE(at::detail::getCUDAHooks().deviceCount() > 0, "[cohort] backend \"nccl\" needs a GPU, and rank ",
                     request.rank, " of group \"", request.group_name, "\" on ", base::host_name(),
                     " sees none\n  hint: check nvidia-smi and CUDA_VISIBLE_DEVICES; on CPU use backend \"gloo\"");
-  const auto interface =
-      job::check_nccl_interface(base::get_env("NCCL_SOCKET_IFNAME").value_or(""), base::list_interfaces());
-  TORCH_CHECK_VALUE(interface.ok(), interface.error().describe());
+  or_throw_value(job::check_nccl_interface(base::get_env("NCCL_SOCKET_IFNAME").value_or(""), base::list_interfaces()));
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = request.timeout;
   options->group_name = request.group_name;

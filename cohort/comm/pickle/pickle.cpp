@@ -36,7 +36,8 @@ bool is_bytes(const c10::IValue& value) {
 }
 
 const std::string& bytes_of(const c10::IValue& value) {
-  TORCH_CHECK_VALUE(is_bytes(value), "expected bytes made by bytes_value, got a value of type ", value.tagKind());
+  TORCH_CHECK_VALUE(is_bytes(value), "[cohort] expected bytes made by bytes_value, got a value of type ",
+                    value.tagKind());
   return static_cast<const BytesHolder*>(value.toCapsule().get())->bytes;
 }
 
@@ -48,7 +49,8 @@ using base::PickleValue;
 PickleValue describe(const c10::IValue& value, int depth);
 
 PickleValue describe_text(const std::string& text) {
-  TORCH_CHECK_VALUE(base::is_utf8(text), "cannot pickle a string that is not UTF-8 as a Python str; use bytes_value");
+  TORCH_CHECK_VALUE(base::is_utf8(text),
+                    "[cohort] cannot pickle a string that is not UTF-8 as a Python str; use bytes_value");
   return PickleValue::of_text(text);
 }
 
@@ -60,7 +62,8 @@ PickleValue describe_ints(at::IntArrayRef values) {
 
 // torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks), as Tensor.__reduce_ex__ does.
 PickleValue describe_tensor(const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_quantized(), "cannot pickle ",
+  TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_quantized(),
+                    "[cohort] cannot pickle ",
                     tensor.defined() ? "a sparse or quantized tensor" : "an undefined tensor");
   const auto flat = tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
   const auto call = [](const char* module, const char* name, std::vector<PickleValue> arguments) {
@@ -74,7 +77,7 @@ PickleValue describe_tensor(const at::Tensor& tensor) {
 }
 
 PickleValue describe_container(const c10::IValue& value, int depth) {
-  TORCH_CHECK_VALUE(depth < kMaxPickleDepth, "cannot pickle a value nested deeper than ", kMaxPickleDepth);
+  TORCH_CHECK_VALUE(depth < kMaxPickleDepth, "[cohort] cannot pickle a value nested deeper than ", kMaxPickleDepth);
   if (value.isGenericDict()) {
     std::vector<PickleEntry> entries;
     for (const auto& entry : value.toGenericDict())
@@ -100,8 +103,8 @@ PickleValue describe(const c10::IValue& value, int depth) {
   if (value.isComplexDouble()) return PickleValue::of_complex(std::complex<double>(value.toComplexDouble()));
   if (value.isString()) return describe_text(value.toStringRef());
   if (is_bytes(value)) return PickleValue::view_of_bytes(bytes_of(value));
-  TORCH_CHECK_VALUE(value.isList() || value.isTuple() || value.isGenericDict(), "cannot pickle a value of type ",
-                    value.tagKind(),
+  TORCH_CHECK_VALUE(value.isList() || value.isTuple() || value.isGenericDict(),
+                    "[cohort] cannot pickle a value of type ", value.tagKind(),
                     "; possible are None, bool, int, float, complex, str, bytes, list, tuple, dict and tensors");
   return describe_container(value, depth);
 }

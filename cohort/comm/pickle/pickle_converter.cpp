@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "cohort/base/pickle_writer.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/pickle/pickle.h"
 
 namespace cohort::comm {
@@ -98,9 +99,7 @@ IValue PickleConverter::convert(const PickleValue& value) {
 }
 
 base::PickleRead read_pickle_or_throw(std::string_view data, const base::PickleReaderOptions& options) {
-  base::Result<base::PickleRead> read = base::read_pickle(data, options);
-  TORCH_CHECK_VALUE(read.ok(), read.error().message());
-  return std::move(*read);
+  return or_throw_value(base::read_pickle(data, options));
 }
 
 std::string write_pickle_or_throw(const PickleValue& value) {

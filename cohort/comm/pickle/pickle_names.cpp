@@ -8,6 +8,7 @@
 #include <iterator>
 #include <unordered_map>
 
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/pickle/pickle_converter.h"
 #include "cohort/comm/pickle/pickle_storage.h"
 
@@ -47,12 +48,13 @@ std::string refuse_name(const PythonName& name) {
 }
 
 void check_arguments(bool ok, const PythonName& name) {
-  TORCH_CHECK_VALUE(ok, "cannot unpickle: ", name.text(), " is called with other arguments than Python writes");
+  TORCH_CHECK_VALUE(ok, "[cohort] cannot unpickle: ", name.text(),
+                    " is called with other arguments than Python writes");
 }
 
 const at::Tensor& with_gradient(const at::Tensor& tensor, bool wanted) {
   const bool is_possible = tensor.is_floating_point() || tensor.is_complex();
-  TORCH_CHECK_VALUE(is_possible || !wanted, "cannot unpickle a tensor: one of dtype ", tensor.scalar_type(),
+  TORCH_CHECK_VALUE(is_possible || !wanted, "[cohort] cannot unpickle a tensor: one of dtype ", tensor.scalar_type(),
                     " has no gradient");
   return tensor.set_requires_grad(wanted);
 }
@@ -70,10 +72,10 @@ class PlainReader {
     const bool is_dict = name.is("collections", "OrderedDict");
     // A state dict's _metadata has no place in an IValue.
     const bool may_have_state = is_dict && object.object_state().is(PickleKind::kDict);
-    TORCH_CHECK_VALUE(object.object_state().is_none() || may_have_state, "cannot unpickle: ", name.text(),
+    TORCH_CHECK_VALUE(object.object_state().is_none() || may_have_state, "[cohort] cannot unpickle: ", name.text(),
                       " is given a state");
     TORCH_CHECK_VALUE(object.items().empty() && (is_dict || object.entries().empty()),
-                      "cannot unpickle: items are put into what ", name.text(), " makes");
+                      "[cohort] cannot unpickle: items are put into what ", name.text(), " makes");
     if (is_dict) {
       check_arguments(object.arguments().empty(), name);
       return converter_.convert_entries(object);
@@ -81,7 +83,7 @@ class PlainReader {
     if (name.name == "_rebuild_tensor_v2") return rebuild_tensor(object);
     if (name.name == "_rebuild_parameter") return rebuild_parameter(object);
     if (name.name == "_load_from_bytes") load_storage(object);
-    TORCH_CHECK_VALUE(false, "cannot unpickle: a Python function or storage stands as a value");
+    TORCH_CHECK_VALUE(false, "[cohort] cannot unpickle: a Python function or storage stands as a value");
   }
 
   const at::Tensor& load_storage(const PickleValue& object) {
@@ -107,7 +109,7 @@ class PlainReader {
       const at::AutoDispatchBelowADInplaceOrView guard;
       tensor = flat.as_strided(to_sizes(a[2]), to_sizes(a[3]), a[1].to_int());
     } catch (const c10::Error& error) {
-      TORCH_CHECK_VALUE(false, "cannot unpickle a tensor: ", error.what_without_backtrace());
+      TORCH_CHECK_VALUE(false, "[cohort] cannot unpickle a tensor: ", text_of(error));
     }
     return with_gradient(tensor, a[4].to_bool());
   }

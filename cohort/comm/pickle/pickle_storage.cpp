@@ -48,7 +48,7 @@ const StorageType* find_type(const PythonName& name) {
   return name.module == "torch" && type != std::end(kTypes) ? type : nullptr;
 }
 
-void check(bool ok, const char* what) { TORCH_CHECK_VALUE(ok, "cannot unpickle a tensor: ", what); }
+void check(bool ok, const char* what) { TORCH_CHECK_VALUE(ok, "[cohort] cannot unpickle a tensor: ", what); }
 
 std::string refuse_storage_name(const PythonName& name) {
   if (find_type(name)) return "";
@@ -89,7 +89,7 @@ Description read_description(const PickleValue& value) {
 std::string write_storage(const at::Tensor& flat) {
   const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
                                   [&](const StorageType& candidate) { return flat.scalar_type() == candidate.dtype; });
-  TORCH_CHECK_VALUE(type != std::end(kTypes), "cannot pickle a tensor of dtype ", flat.scalar_type(),
+  TORCH_CHECK_VALUE(type != std::end(kTypes), "[cohort] cannot pickle a tensor of dtype ", flat.scalar_type(),
                     "; send it with broadcast or send");
   const int64_t count = flat.numel();
   const auto text = [](const char* words) { return PickleValue::of_text(words); };

@@ -16,6 +16,7 @@
 #include "cohort/base/json_text.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
+#include "cohort/comm/error/throw_error.h"
 
 namespace cohort {
 namespace {
@@ -73,8 +74,7 @@ Expires::Expires(std::chrono::duration<double> after, const std::string& scope, 
     base::warn_once("cohort::Expires: TORCHELASTIC_TIMER_FILE is not set, so no launcher watches these blocks");
     return;
   }
-  const base::Result<void> sent = send(path_, request_line(scope_, time_after(after), signal));
-  if (!sent) throw std::runtime_error(sent.error().describe());
+  comm::or_throw(send(path_, request_line(scope_, time_after(after), signal)));
 }
 
 Expires::~Expires() {

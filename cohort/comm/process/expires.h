@@ -25,7 +25,7 @@ class COHORT_API Expires {
  public:
   /// Starts the clock: the wall clock, as the launcher measures.
   /// `scope` names the block, in UTF-8; "": the file and line of the call. `signal` ends the process; 0: it is only reported.
-  /// Without TORCHELASTIC_TIMER_FILE nothing is watched, which is said once. Throws std::runtime_error if nobody listens
+  /// Without TORCHELASTIC_TIMER_FILE nothing is watched, which is said once. Throws c10::Error if nobody listens
   /// there within a second, or if the scope is longer than some 3900 bytes.
   explicit Expires(std::chrono::duration<double> after, const std::string& scope = "", int signal = SIGKILL,
                    const std::source_location& where = std::source_location::current());

@@ -142,9 +142,9 @@ std::vector<int> ProcessContext::pids() const {
 bool ProcessContext::join(std::optional<milliseconds> timeout, std::optional<milliseconds> grace_period) {
   if (!ranks_ || all_joined(ranks_->list)) return true;
   if (ranks_->owner != getpid()) {
-    throw std::logic_error(
-        fmt::format("join() of a ProcessContext in process {}: its ranks belong to process {}, which called spawn",
-                    static_cast<int>(getpid()), static_cast<int>(ranks_->owner)));
+    throw std::logic_error(fmt::format(
+        "[cohort] join() of a ProcessContext in process {}: its ranks belong to process {}, which called spawn",
+        static_cast<int>(getpid()), static_cast<int>(ranks_->owner)));
   }
   auto& ranks = ranks_->list;
   reap(ranks);

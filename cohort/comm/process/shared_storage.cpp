@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cohort/comm/error/throw_error.h"
+
 namespace cohort::comm {
 namespace {
 
@@ -135,25 +137,25 @@ void move_to_shared_memory(const std::vector<c10::Storage>& storages) {
     num_bytes += (storage.nbytes() + kAlignment - 1) / kAlignment * kAlignment;
   }
   if (to_move.empty()) return;
-  const auto block = SharedBlock::create(num_bytes);
-  TORCH_CHECK(block.ok(), "share_memory cannot make room for ", num_bytes,
-              " bytes\n  caused by: ", block.error().describe());
-  for (const auto& storage : to_move) (*block)->take_over(storage, offsets.at(storage.unsafeGetStorageImpl()));
+  const auto block =
+      or_throw(SharedBlock::create(num_bytes), c10::str("share_memory cannot make room for ", num_bytes, " bytes"));
+  for (const auto& storage : to_move) block->take_over(storage, offsets.at(storage.unsafeGetStorageImpl()));
 }
 
 void check_shareable(const std::string& who, const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.defined(), who, " is undefined");
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), who, " is on device ", tensor.device(),
+  TORCH_CHECK_VALUE(tensor.defined(), "[cohort] ", who, " is undefined");
+  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "[cohort] ", who, " is on device ", tensor.device(),
                     ", and only CPU tensors can be in shared memory\n  hint: share tensor.cpu()");
-  TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, who, " has layout ", tensor.layout(),
+  TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "[cohort] ", who, " has layout ", tensor.layout(),
                     ", and only dense tensors can be in shared memory\n"
                     "  hint: share its indices and values, or tensor.to_dense()");
-  TORCH_CHECK_VALUE(!tensor.is_nested(), who, " is nested, and only plain tensors can be in shared memory\n",
+  TORCH_CHECK_VALUE(!tensor.is_nested(), "[cohort] ", who,
+                    " is nested, and only plain tensors can be in shared memory\n",
                     "  hint: share its parts, from tensor.unbind()");
-  TORCH_CHECK_VALUE(!tensor.is_quantized(), who, " is quantized (", tensor.dtype(),
+  TORCH_CHECK_VALUE(!tensor.is_quantized(), "[cohort] ", who, " is quantized (", tensor.dtype(),
                     "), and only plain dtypes can be in shared memory\n"
                     "  hint: share tensor.int_repr() and its scale");
-  TORCH_CHECK_VALUE(tensor.has_storage() && has_memory(tensor.storage()), who,
+  TORCH_CHECK_VALUE(tensor.has_storage() && has_memory(tensor.storage()), "[cohort] ", who,
                     " has no memory of its own (it may be a wrapped or fake tensor)\n"
                     "  hint: share the tensor that it stands for");
 }

@@ -19,6 +19,7 @@
 #include "cohort/base/file.h"
 #include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/group/threads.h"
 #include "cohort/comm/process/spawned_rank.h"
 
@@ -39,7 +40,7 @@ void refuse_other_threads() {
     names.push_back("\"" + name + "\"");
   }
   if (names.empty()) return;
-  throw std::runtime_error("spawn must be called before the process starts threads, but " +
+  throw std::runtime_error("[cohort] spawn must be called before the process starts threads, but " +
                            std::to_string(names.size()) + " run already: " + base::join(names, ", ") +
                            ". Call it first in main, before any tensor operation large enough to run in parallel, or "
                            "start the ranks with `cohort run`.");
@@ -78,24 +79,24 @@ std::string error_text(const std::exception& error) {
 }
 
 SpawnedRank start_rank(const std::function<void(int)>& fn, int index, int nprocs) {
-  auto pipe = base::make_pipe();
-  if (!pipe) throw std::runtime_error(pipe.error().describe());
+  auto pipe = comm::or_throw(base::make_pipe());
   std::fflush(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0)
-    throw std::runtime_error("spawn cannot fork rank " + std::to_string(index) + ": " + base::errno_text(errno));
-  if (pid == 0) run_rank(fn, index, nprocs, pipe->write_end.get(), parent);
+    throw std::runtime_error("[cohort] spawn cannot fork rank " + std::to_string(index) + ": " +
+                             base::errno_text(errno));
+  if (pid == 0) run_rank(fn, index, nprocs, pipe.write_end.get(), parent);
   SpawnedRank rank;
   rank.pid = pid;
   rank.pidfd = base::Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  rank.error_pipe = std::move(pipe->read_end);
+  rank.error_pipe = std::move(pipe.read_end);
   // Children that a rank leaves behind hold its end of the pipe: whoever reads must not wait for them.
   if (!rank.pidfd || fcntl(rank.error_pipe.get(), F_SETFL, O_NONBLOCK) != 0) {
     const auto reason = base::errno_text(errno);
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
-    throw std::runtime_error("spawn cannot watch rank " + std::to_string(index) + ": " + reason);
+    throw std::runtime_error("[cohort] spawn cannot watch rank " + std::to_string(index) + ": " + reason);
   }
   rank.running = true;
   return rank;
@@ -104,7 +105,7 @@ SpawnedRank start_rank(const std::function<void(int)>& fn, int index, int nprocs
 }  // namespace
 
 ProcessContext spawn(const std::function<void(int)>& fn, int nprocs, bool join) {
-  if (nprocs < 1) throw std::invalid_argument("spawn needs nprocs >= 1, got " + std::to_string(nprocs));
+  if (nprocs < 1) throw std::invalid_argument("[cohort] spawn needs nprocs >= 1, got " + std::to_string(nprocs));
   refuse_other_threads();
   notice_ends();
   ProcessContext context;

@@ -13,6 +13,7 @@
 #include "cohort/base/deadline.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/backend/host_program.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/process/shared_storage.h"
 #include "cohort/comm/process/tensor_message.h"
 #include "cohort/shm/unix_socket.h"
@@ -33,7 +34,7 @@ constexpr auto kConnectInterval = milliseconds(5);
 constexpr size_t kMaxNameBytes = 64;
 constexpr int kBacklog = 64;
 
-[[noreturn]] void fail(const std::string& text) { C10_THROW_ERROR(DistNetworkError, text); }
+[[noreturn]] void fail(const std::string& text) { C10_THROW_ERROR(DistNetworkError, "[cohort] " + text); }
 
 // False at the deadline. Throws the host program's interruption.
 bool wait_for(const Fd& socket, short events, const Deadline& deadline) {
@@ -49,7 +50,7 @@ bool wait_for(const Fd& socket, short events, const Deadline& deadline) {
 
 // Names of one user; another user's listener of that name has another address.
 shm::UnixAddress address_of(const std::string& name) {
-  TORCH_CHECK_VALUE(!name.empty() && name.size() <= kMaxNameBytes, "the name of a tensor channel has 1 to ",
+  TORCH_CHECK_VALUE(!name.empty() && name.size() <= kMaxNameBytes, "[cohort] the name of a tensor channel has 1 to ",
                     kMaxNameBytes, " bytes, got ", name.size());
   return shm::UnixAddress(fmt::format("cohort-tensors.{}.{}", geteuid(), name));
 }
@@ -58,18 +59,20 @@ std::string in_quotes(const std::string& name) { return "\"" + name + "\""; }
 
 void check_sendable(const at::Tensor& tensor) {
   check_shareable("send: the tensor", tensor);
-  TORCH_CHECK_VALUE(!tensor.requires_grad() || tensor.is_leaf(),
-                    "send: the tensor requires a gradient and is the result of an operation, whose history cannot "
-                    "cross to another process\n  hint: send tensor.detach()");
-  TORCH_CHECK_VALUE(!tensor.is_conj() && !tensor.is_neg(), "send: the tensor is a lazy ",
+  TORCH_CHECK_VALUE(
+      !tensor.requires_grad() || tensor.is_leaf(),
+      "[cohort] send: the tensor requires a gradient and is the result of an operation, whose history cannot "
+      "cross to another process\n  hint: send tensor.detach()");
+  TORCH_CHECK_VALUE(!tensor.is_conj() && !tensor.is_neg(), "[cohort] send: the tensor is a lazy ",
                     tensor.is_conj() ? "conjugate" : "negative", " of its memory\n  hint: send tensor.",
                     tensor.is_conj() ? "resolve_conj()" : "resolve_neg()");
-  TORCH_CHECK_VALUE(tensor.dim() <= TensorMessage::kMaxDimensions, "send: the tensor has ", tensor.dim(),
+  TORCH_CHECK_VALUE(tensor.dim() <= TensorMessage::kMaxDimensions, "[cohort] send: the tensor has ", tensor.dim(),
                     " dimensions, more than ", TensorMessage::kMaxDimensions);
-  TORCH_CHECK_VALUE(!is_libtorch_shared(tensor.storage()),
-                    "send: the tensor was shared by Tensor::share_memory_() or torch.multiprocessing, whose files can "
-                    "shrink under their readers\n"
-                    "  hint: share it with cohort::share_memory (torchcohort.share_memory) instead");
+  TORCH_CHECK_VALUE(
+      !is_libtorch_shared(tensor.storage()),
+      "[cohort] send: the tensor was shared by Tensor::share_memory_() or torch.multiprocessing, whose files can "
+      "shrink under their readers\n"
+      "  hint: share it with cohort::share_memory (torchcohort.share_memory) instead");
 }
 
 // An end closed with unread tensors answers ECONNRESET once; what it has sent can still be received.
@@ -183,8 +186,9 @@ at::Tensor TensorChannel::receive() {
   }
   auto tensor = to_tensor(message, std::move(received));
   if (!tensor) {
-    fail(fmt::format("receive on a tensor channel: what {} has sent cannot be used\n  caused by: {}", other_end(),
-                     tensor.error().describe()));
+    throw_error<c10::DistNetworkError>(
+        base::Error(fmt::format("receive on a tensor channel: what {} has sent cannot be used", other_end()))
+            .caused_by(tensor.error()));
   }
   return std::move(*tensor);
 }
@@ -201,7 +205,7 @@ TensorListener::TensorListener(const std::string& name) : name_(name) {
   socket_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket_ && bind(socket_.get(), address.get(), address.length()) == 0 && listen(socket_.get(), kBacklog) == 0)
     return;
-  TORCH_CHECK_VALUE(!socket_ || errno != EADDRINUSE, "tensor channel ", in_quotes(name),
+  TORCH_CHECK_VALUE(!socket_ || errno != EADDRINUSE, "[cohort] tensor channel ", in_quotes(name),
                     " is listened on already, by this or another process of this user\n  hint: choose another name");
   fail(fmt::format("cannot listen on tensor channel {}: {}", in_quotes(name), errno_text(errno)));
 }

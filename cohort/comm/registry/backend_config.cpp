@@ -25,7 +25,7 @@ std::string names(const std::vector<BackendCapability>& known) {
 
 const BackendCapability& capability_in(const std::string& name, const std::vector<BackendCapability>& known) {
   const auto found = std::find_if(known.begin(), known.end(), [&](const auto& entry) { return entry.name == name; });
-  TORCH_CHECK_VALUE(found != known.end(), "Unknown backend \"", name, "\" (known: ", names(known),
+  TORCH_CHECK_VALUE(found != known.end(), "[cohort] Unknown backend \"", name, "\" (known: ", names(known),
                     "; others can be added by register_backend)");
   return *found;
 }
@@ -52,7 +52,7 @@ c10::DeviceType parse_device(const std::string& name, const std::string& text,
     if (name == device_text(device)) return device;
     names.push_back(device_text(device));
   }
-  TORCH_CHECK_VALUE(false, "Unknown device \"", name, "\" in the backend string \"", text,
+  TORCH_CHECK_VALUE(false, "[cohort] Unknown device \"", name, "\" in the backend string \"", text,
                     "\" (known: ", base::join(names, ", "), ")");
 }
 
@@ -68,8 +68,8 @@ std::vector<DeviceBackend> parse_pairs(const std::string& text, const std::vecto
       TORCH_CHECK_VALUE(earlier.device != device, "Duplicate device type ", parts[0], " in the backend string \"", text,
                         "\"");
     }
-    TORCH_CHECK_VALUE(capability_in(parts[1], known).serves(device), "backend \"", parts[1], "\" does not serve ",
-                      parts[0], " tensors (backend string \"", text, "\")");
+    TORCH_CHECK_VALUE(capability_in(parts[1], known).serves(device), "[cohort] backend \"", parts[1],
+                      "\" does not serve ", parts[0], " tensors (backend string \"", text, "\")");
     config.push_back({device, parts[1]});
   }
   return config;

@@ -125,7 +125,7 @@ const BackendKind* kind_for_accelerator(c10::DeviceType device) {
 
 const BackendKind& backend_kind(const std::string& name) {
   const auto* kind = find_kind(name);
-  TORCH_CHECK_VALUE(kind, "Unknown backend \"", name, "\"");
+  TORCH_CHECK_VALUE(kind, "[cohort] Unknown backend \"", name, "\"");
   return *kind;
 }
 
@@ -153,7 +153,7 @@ bool any_can(const std::vector<DeviceBackend>& config, bool BackendCapability::*
 
 void register_backend(const std::string& name, BackendCreator creator, const std::vector<c10::DeviceType>& devices) {
   TORCH_CHECK_VALUE(!comm::find_kind(name), "backend \"", name, "\" is already registered");
-  TORCH_CHECK_VALUE(!name.empty() && name.find_first_of(":, ") == std::string::npos, "\"", name,
+  TORCH_CHECK_VALUE(!name.empty() && name.find_first_of(":, ") == std::string::npos, "[cohort] \"", name,
                     "\" cannot be the name of a backend");
   static const std::vector<c10::DeviceType> unspecified{c10::DeviceType::CPU, c10::DeviceType::CUDA};
   comm::table().push_back({.capability = {.name = name,

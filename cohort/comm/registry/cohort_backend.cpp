@@ -46,7 +46,7 @@ c10::intrusive_ptr<c10d::Backend> make_cohort_backend(const BackendRequest& requ
   if (const auto* kind = accelerator ? kind_for_accelerator(*accelerator) : nullptr) {
     const auto& name = kind->capability.name;
     parts.push_back({*accelerator, kind->create(with_own_keys(request, name))});
-    TORCH_CHECK(parts.back().backend, "the creator of backend \"", name, "\" returned no backend");
+    TORCH_CHECK(parts.back().backend, "[cohort] the creator of backend \"", name, "\" returned no backend");
     served = fmt::format(",{}:{}", c10::DeviceTypeName(*accelerator, /*lower_case=*/true), name);
   }
   base::log_info(fmt::format("group \"{}\": rank {} of {}, backend cpu:{}{}{}", request.group_name, request.rank,

@@ -16,7 +16,7 @@ std::chrono::milliseconds checked_timeout(std::optional<std::chrono::millisecond
     for (const auto& entry : config) longest = std::max(longest, capability_of(entry.backend).default_timeout);
     return longest;
   }
-  TORCH_CHECK_VALUE(timeout->count() > 0, "timeout must be positive, got ", timeout->count(), " ms");
+  TORCH_CHECK_VALUE(timeout->count() > 0, "[cohort] timeout must be positive, got ", timeout->count(), " ms");
   return base::bounded_time(*timeout);
 }
 

@@ -45,7 +45,8 @@ std::shared_ptr<Reducer> make_c10d_reducer(C10dReducerArguments a) {
   if constexpr (kCopiesInBatches) {
     return make(a.batched_grad_copy);
   } else {
-    TORCH_CHECK_VALUE(!a.batched_grad_copy, "batched_grad_copy with ddp::Engine::kC10d needs LibTorch 2.12 or newer");
+    TORCH_CHECK_VALUE(!a.batched_grad_copy,
+                      "[cohort] batched_grad_copy with ddp::Engine::kC10d needs LibTorch 2.12 or newer");
     return make();
   }
 }

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include "cohort/base/atomic_file.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/shm/report/dump.h"
 #include "cohort/shm/report/formats.h"
 #include "cohort/shm/report/registry.h"
@@ -15,15 +16,14 @@ std::string dump_flight_recorder_text() { return shm::to_text(shm::read_process_
 
 std::string write_flight_recorder(const std::string& prefix) {
   std::string path = shm::dump_traces(prefix);
-  TORCH_CHECK(!path.empty(), "the flight recorder cannot be written",
+  TORCH_CHECK(!path.empty(), "[cohort] the flight recorder cannot be written",
               prefix.empty() ? std::string() : " to files that begin with \"" + prefix + "\"",
               "; the warning before this one says why");
   return path;
 }
 
 void write_chrome_trace(const std::string& path) {
-  const auto written = base::write_file_atomically(path, shm::to_chrome_trace(shm::read_process_trace("")));
-  TORCH_CHECK(written.ok(), written.error().describe());
+  or_throw(base::write_file_atomically(path, shm::to_chrome_trace(shm::read_process_trace(""))));
 }
 
 }  // namespace cohort::comm

@@ -21,6 +21,7 @@
 #include "cohort/base/json_text.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/report/flight_recorder.h"
 
 namespace cohort::comm {
@@ -197,13 +198,11 @@ WorkerServer::WorkerServer() {
 
 WorkerServer::WorkerServer(const std::string& path) {
   register_worker_handlers();
-  Result<base::Fd> socket = listen_at(path);
-  TORCH_CHECK(socket.ok(), socket.error().describe());
   std::vector<base::Fd> listeners;
-  listeners.push_back(std::move(*socket));
+  listeners.push_back(or_throw(listen_at(path)));
   Result<base::HttpServer> server = base::HttpServer::create(std::move(listeners), answer);
   base::Fd stop(::eventfd(0, EFD_CLOEXEC));
-  TORCH_CHECK(server.ok() && stop, "cannot serve the control plane at \"", path,
+  TORCH_CHECK(server.ok() && stop, "[cohort] cannot serve the control plane at \"", path,
               "\": no file descriptor is left for it");
   service_.reset(new Service{path, std::move(*server), std::move(stop), {}});
   service_->start();

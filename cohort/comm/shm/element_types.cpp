@@ -82,8 +82,8 @@ shm::Reduction engine_reduction(const char* operation, const c10d::ReduceOp& op,
   const auto factor = check_reducible(operation, op, dtype);
   const auto type = is_reduced_as_float(dtype) ? DType::kFloat32 : element_type(dtype).dtype;
   const auto engine = engine_op(op.op_);
-  TORCH_CHECK_VALUE(shm::can_reduce(type, engine), operation, " does not support ReduceOp.", reduce_op_name(op), " on ",
-                    dtype_name(dtype), " tensors");
+  TORCH_CHECK_VALUE(shm::can_reduce(type, engine), "[cohort] ", operation, " does not support ReduceOp.",
+                    reduce_op_name(op), " on ", dtype_name(dtype), " tensors");
   return {engine, factor.value_or(1.0)};
 }
 

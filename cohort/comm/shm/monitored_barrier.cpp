@@ -61,7 +61,7 @@ static Message post(ShmSession& session, const shm::CallOptions& options, int pe
   Message message;
   *message.byte() = word;
   const auto open = session.exchange();
-  TORCH_CHECK(open.exchange, "the group was destroyed");
+  TORCH_CHECK(open.exchange, "[cohort] the group was destroyed");
   message.transfer = sends ? open.exchange->send(message.byte(), kOneByte, peer, tag, options)
                            : open.exchange->receive(message.byte(), kOneByte, peer, tag, options);
   return message;

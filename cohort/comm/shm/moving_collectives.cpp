@@ -245,7 +245,8 @@ ShmBackend::WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& output
   check_tensors("all_gather_coalesced", inputs);
   check_dense("all_gather_coalesced", inputs);
   TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_),
-                    "all_gather_coalesced needs one list of tensors per rank, ", size_, ", got ", outputs.size());
+                    "[cohort] all_gather_coalesced needs one list of tensors per rank, ", size_, ", got ",
+                    outputs.size());
   for (const auto& list : outputs) {
     check_pairs("all_gather_coalesced", list, inputs, 1);
     check_dense("all_gather_coalesced", list);
@@ -282,7 +283,7 @@ ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& i
     check_equal_list("gather", outputs, inputs[0], rank_, size_);
     check_can_be_written("gather", outputs[0]);
   }
-  TORCH_CHECK_VALUE(is_root || outputs.empty(), "gather: outputs must be empty on ranks other than the root");
+  TORCH_CHECK_VALUE(is_root || outputs.empty(), "[cohort] gather: outputs must be empty on ranks other than the root");
   const Request request{.operation = kGather,
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,
@@ -313,7 +314,7 @@ ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& 
   const bool is_root = opts.rootRank == rank_;
   if (is_root) check_equal_list("scatter", inputs, outputs[0], rank_, size_);
   check_can_be_written("scatter", outputs);
-  TORCH_CHECK_VALUE(is_root || inputs.empty(), "scatter: inputs must be empty on ranks other than the root");
+  TORCH_CHECK_VALUE(is_root || inputs.empty(), "[cohort] scatter: inputs must be empty on ranks other than the root");
   const Request request{.operation = kScatter,
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,
@@ -370,8 +371,8 @@ ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, cons
   check_dense("all_to_all", outputs);
   check_dense("all_to_all", inputs);
   const auto size = static_cast<size_t>(size_);
-  TORCH_CHECK_VALUE(outputs.size() == size && inputs.size() == size, "all_to_all needs one tensor per rank, ", size,
-                    ", got ", outputs.size(), " outputs and ", inputs.size(), " inputs");
+  TORCH_CHECK_VALUE(outputs.size() == size && inputs.size() == size, "[cohort] all_to_all needs one tensor per rank, ",
+                    size, ", got ", outputs.size(), " outputs and ", inputs.size(), " inputs");
   const Request request{
       .operation = kAllToAll, .is_async = opts.asyncOp, .timeout = opts.timeout, .caller = __builtin_return_address(0)};
   StandIns stand_ins;

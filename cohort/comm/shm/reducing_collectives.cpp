@@ -157,7 +157,7 @@ ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d
 
 ShmBackend::WorkPtr ShmBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   check_tensors("all_reduce_sparse", tensors);
-  TORCH_CHECK_VALUE(tensors.size() == 1, "all_reduce_sparse takes one tensor, got ", tensors.size());
+  TORCH_CHECK_VALUE(tensors.size() == 1, "[cohort] all_reduce_sparse takes one tensor, got ", tensors.size());
   const Request request{.operation = kAllReduceSparse,
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,

@@ -132,7 +132,8 @@ ShmBackend::WorkPtr ShmBackend::recvAnysource(Tensors& tensors, int tag) {
 
 at::Tensor ShmBackend::make_shared_tensor(c10::IntArrayRef sizes, const at::TensorOptions& options) {
   const auto dtype = c10::typeMetaToScalarType(options.dtype());
-  for (const auto size : sizes) TORCH_CHECK_VALUE(size >= 0, "shm_empty: sizes must not be negative, got ", size);
+  for (const auto size : sizes)
+    TORCH_CHECK_VALUE(size >= 0, "[cohort] shm_empty: sizes must not be negative, got ", size);
   const auto num_bytes = static_cast<size_t>(c10::multiply_integers(sizes)) * c10::elementSize(dtype);
   void* memory = nullptr;
   const Request request{

@@ -56,13 +56,13 @@ shm::Outcome gather_rows(shm::Group& group, const shm::CallOptions& options, con
 }  // namespace
 
 void check_sparse_reduction(const char* operation, const at::Tensor& tensor, c10d::ReduceOp::RedOpType op) {
-  TORCH_CHECK_VALUE(tensor.layout() == at::kSparse && tensor.is_cpu(), operation,
+  TORCH_CHECK_VALUE(tensor.layout() == at::kSparse && tensor.is_cpu(), "[cohort] ", operation,
                     " on backend \"shm\" needs a sparse CPU tensor, got one of layout ", tensor.layout(), " on ",
                     tensor.device());
-  TORCH_CHECK_VALUE(op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG, operation, " does not support ReduceOp.",
-                    reduce_op_name(op), " on sparse tensors");
-  TORCH_CHECK_VALUE(tensor.dim() <= static_cast<int64_t>(kMaxDims), operation, " supports sparse tensors of up to ",
-                    kMaxDims, " dimensions, got ", tensor.dim());
+  TORCH_CHECK_VALUE(op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG, "[cohort] ", operation,
+                    " does not support ReduceOp.", reduce_op_name(op), " on sparse tensors");
+  TORCH_CHECK_VALUE(tensor.dim() <= static_cast<int64_t>(kMaxDims), "[cohort] ", operation,
+                    " supports sparse tensors of up to ", kMaxDims, " dimensions, got ", tensor.dim());
 }
 
 shm::Outcome sum_sparse(shm::Group& group, const shm::CallOptions& options, const at::Tensor& input, at::Tensor output,
@@ -77,7 +77,8 @@ shm::Outcome sum_sparse(shm::Group& group, const shm::CallOptions& options, cons
   }
   std::vector<int64_t> num_entries;
   for (const auto& description : theirs) {
-    TORCH_CHECK_VALUE(same_sizes(description, theirs[0]), "all_reduce of sparse tensors needs one shape on all ranks");
+    TORCH_CHECK_VALUE(same_sizes(description, theirs[0]),
+                      "[cohort] all_reduce of sparse tensors needs one shape on all ranks");
     num_entries.push_back(description.back());
   }
   // Rows are entries.

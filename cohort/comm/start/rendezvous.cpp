@@ -15,6 +15,7 @@
 #include "cohort/base/lock_file.h"
 #include "cohort/base/port.h"
 #include "cohort/base/text.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/start/roll_call.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/job/store_address.h"
@@ -44,11 +45,7 @@ c10d::TCPStoreOptions store_options(const RendezvousPlan& plan, milliseconds tim
   return options;
 }
 
-IpFamily checked_family() {
-  const auto family = base::forced_ip_family();
-  TORCH_CHECK_VALUE(family.ok(), family.error().describe());
-  return *family;
-}
+IpFamily checked_family() { return or_throw_value(base::forced_ip_family()); }
 
 StorePtr join_store(const RendezvousPlan& plan, milliseconds timeout) {
   const auto end = base::deadline_after(timeout);
@@ -60,7 +57,7 @@ StorePtr join_store(const RendezvousPlan& plan, milliseconds timeout) {
                                           .timeout = left(),
                                           .who = who(plan),
                                           .source = plan.source});
-    if (!address) C10_THROW_ERROR(DistNetworkError, address.error().message());
+    if (!address) throw_error<c10::DistNetworkError>(address.error());
     try {
       // c10d rounds to whole seconds, and 0 would be "no limit".
       auto options = store_options(plan, std::max(left(), milliseconds(1000)));
@@ -114,15 +111,16 @@ void refuse_if_second_host(const RendezvousPlan& plan, const std::string& own_ad
 StorePtr host_store(const RendezvousPlan& plan, milliseconds timeout, Attendance attendance) {
   const auto family = checked_family();
   const auto addresses = base::resolve(plan.host, family);
-  TORCH_CHECK_VALUE(
-      !base::lacks_family(plan.host, family),
-      fmt::format("[cohort] {} on {} cannot host the store: {}\n  hint: unset COHORT_IP_FAMILY, or give an "
-                  "address of that family in {}",
-                  who(plan), base::host_name(), addresses.error().message(), plan.source));
+  if (base::lacks_family(plan.host, family)) {
+    throw_error<c10::ValueError>(
+        base::Error(addresses.error())
+            .with_hint("unset COHORT_IP_FAMILY, or give an address of that family in " + plan.source),
+        fmt::format("{} on {} cannot host the store", who(plan), base::host_name()));
+  }
   // Its own client needs no name: wherever the name leads, the server is here.
   const auto own =
       base::choose_own_address(addresses ? *addresses : std::vector<std::string>{}, family, base::list_interfaces());
-  TORCH_CHECK_VALUE(!own.empty(), "COHORT_IP_FAMILY=", family == IpFamily::kV4 ? 4 : 6,
+  TORCH_CHECK_VALUE(!own.empty(), "[cohort] COHORT_IP_FAMILY=", family == IpFamily::kV4 ? 4 : 6,
                     ": this host has no such address\n",
                     "  hint: this host's interfaces: ", base::describe_interfaces(base::list_interfaces()));
   auto options = store_options(plan, timeout);

@@ -93,7 +93,7 @@ std::string place_of_rank_0(const RendezvousPlan& plan) {
 
 RendezvousPlan plan_rendezvous(const std::string& init_method, int rank, int world_size) {
   const auto url = base::parse_url(init_method);
-  TORCH_CHECK_VALUE(!url.scheme.empty(), "init_method \"", init_method,
+  TORCH_CHECK_VALUE(!url.scheme.empty(), "[cohort] init_method \"", init_method,
                     "\" is not a URL; use env://, tcp://host:port or file:///path");
   check_known_scheme(url);
   RendezvousPlan plan{.rank = rank, .world_size = world_size};

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "cohort/base/deadline.h"
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/comm/watch/unawaited_works.h"
 
@@ -20,12 +21,12 @@ struct AbandonedWork {
   c10::intrusive_ptr<c10d::Work> work;
   bool is_receive = false;
 };
-using Works = std::list<AbandonedWork>;
+using AbandonedWorks = std::list<AbandonedWork>;
 
 // Works whose TrackedWork was dropped while they still ran. Leaked on purpose: read at exit.
 struct Abandoned {
   std::mutex mutex;
-  Works works;
+  AbandonedWorks works;
 };
 
 // After a failure nobody counts on what was started, and it may never end.
@@ -37,8 +38,8 @@ Abandoned& abandoned() {
 }
 
 // Needs the lock, and is dropped without it: a work may hold the last reference to a tensor that Python knows.
-Works take_completed(Works& works) {
-  Works completed;
+AbandonedWorks take_completed(AbandonedWorks& works) {
+  AbandonedWorks completed;
   for (auto it = works.begin(); it != works.end();) {
     const auto item = it++;
     if (item->work->isCompleted()) completed.splice(completed.end(), works, item);
@@ -50,14 +51,14 @@ Works take_completed(Works& works) {
 
 size_t num_pending_operations() {
   auto& state = abandoned();
-  Works completed;
+  AbandonedWorks completed;
   const std::lock_guard lock(state.mutex);
   completed = take_completed(state.works);
   return state.works.size();
 }
 
 size_t complete_pending_operations() {
-  Works works;
+  AbandonedWorks works;
   {
     const std::lock_guard lock(abandoned().mutex);
     works = abandoned().works;  // those that do not complete stay there: the engine may still use their memory
@@ -90,7 +91,7 @@ TrackedWork::~TrackedWork() {
   }
   if (work_->isCompleted()) return;
   auto& state = abandoned();
-  Works completed;
+  AbandonedWorks completed;
   const std::lock_guard lock(state.mutex);
   completed = take_completed(state.works);
   state.works.push_back({work_, operation_.point_to_point && operation_.name == "recv"});

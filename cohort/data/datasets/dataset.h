@@ -17,7 +17,7 @@ namespace detail {
 /// Throws c10::ValueError for a null pointer. `who` needs the dataset.
 template <typename T>
 std::shared_ptr<T> not_null(std::shared_ptr<T> dataset, const char* who) {
-  TORCH_CHECK_VALUE(dataset != nullptr, who, " needs a dataset, but got a null pointer");
+  TORCH_CHECK_VALUE(dataset != nullptr, "[cohort] ", who, " needs a dataset, but got a null pointer");
   return dataset;
 }
 

@@ -54,7 +54,7 @@ std::optional<int64_t> sum_of(const std::vector<int64_t>& lengths) {
 std::vector<std::vector<int64_t>> cut(int64_t size, const std::vector<int64_t>& lengths,
                                       const std::optional<at::Generator>& generator) {
   for (size_t i = 0; i < lengths.size(); ++i) {
-    TORCH_CHECK_VALUE(lengths[i] >= 0, "Length at index ", i, " is negative: ", lengths[i]);
+    TORCH_CHECK_VALUE(lengths[i] >= 0, "[cohort] Length at index ", i, " is negative: ", lengths[i]);
   }
   TORCH_CHECK_VALUE(sum_of(lengths) == size, "Sum of input lengths does not equal the length of the input dataset!");
   const auto order = at::randperm(size, generator, at::TensorOptions().dtype(at::kLong));

@@ -9,9 +9,9 @@ namespace cohort::data::detail {
 int64_t check_rows(const at::Tensor* tensors, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     TORCH_CHECK_VALUE(tensors[i].defined() && tensors[i].dim() > 0,
-                      "TensorDataset needs tensors with at least one dimension, but tensor ", i,
+                      "[cohort] TensorDataset needs tensors with at least one dimension, but tensor ", i,
                       tensors[i].defined() ? " is a scalar" : " is undefined");
-    TORCH_CHECK_VALUE(tensors[i].size(0) == tensors[0].size(0), "Size mismatch between tensors: tensor 0 has ",
+    TORCH_CHECK_VALUE(tensors[i].size(0) == tensors[0].size(0), "[cohort] Size mismatch between tensors: tensor 0 has ",
                       tensors[0].size(0), " rows, tensor ", i, " has ", tensors[i].size(0));
   }
   return count == 0 ? 0 : tensors[0].size(0);

@@ -15,6 +15,7 @@
 
 #include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
+#include "cohort/comm/error/throw_error.h"
 
 namespace cohort::data {
 namespace {
@@ -71,7 +72,7 @@ TextCorpus::TextCorpus() = default;
 TextCorpus::~TextCorpus() = default;
 
 std::shared_ptr<const TextCorpus> TextCorpus::open(const std::string& path, const TextCorpusOptions& options) {
-  TORCH_CHECK_VALUE(options.max_bytes >= 0, "TextCorpus needs max_bytes >= 0, but got ", options.max_bytes);
+  TORCH_CHECK_VALUE(options.max_bytes >= 0, "[cohort] TextCorpus needs max_bytes >= 0, but got ", options.max_bytes);
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   TORCH_CHECK_VALUE(status.type() != fs::file_type::not_found, "[cohort] no text at \"", path,
@@ -100,9 +101,7 @@ bool TextCorpus::add_file(const std::string& path, int64_t num_bytes_wanted, boo
   const auto fail = [&](const char* what) {
     TORCH_CHECK(false, "[cohort] cannot ", what, " \"", path, "\"\n  caused by: ", base::errno_text(errno));
   };
-  const auto file = base::open_regular_file(path);
-  TORCH_CHECK(file.ok(), "[cohort] cannot open \"", path, "\"\n  caused by: ", file.error().message());
-  const base::Fd& fd = *file;
+  const base::Fd fd = comm::or_throw(base::open_regular_file(path), "cannot open \"" + path + "\"");
   struct stat info {};
   if (fstat(fd.get(), &info) != 0) fail("look at");
   const int64_t size = std::min<int64_t>(info.st_size, num_bytes_wanted);

@@ -9,15 +9,15 @@ namespace cohort::data {
 
 TokenDataset::TokenDataset(std::shared_ptr<const TextCorpus> corpus, TokenDatasetOptions options)
     : corpus_(std::move(corpus)), options_(options) {
-  TORCH_CHECK_VALUE(corpus_ != nullptr, "TokenDataset needs a text, but got a null pointer");
+  TORCH_CHECK_VALUE(corpus_ != nullptr, "[cohort] TokenDataset needs a text, but got a null pointer");
   if (options_.stride == 0) options_.stride = options_.context_length;
   if (options_.end == 0) options_.end = corpus_->size();
-  TORCH_CHECK_VALUE(options_.context_length > 0, "TokenDataset needs context_length >= 1, but got ",
+  TORCH_CHECK_VALUE(options_.context_length > 0, "[cohort] TokenDataset needs context_length >= 1, but got ",
                     options_.context_length);
-  TORCH_CHECK_VALUE(options_.stride > 0, "TokenDataset needs stride >= 1, but got ", options_.stride);
+  TORCH_CHECK_VALUE(options_.stride > 0, "[cohort] TokenDataset needs stride >= 1, but got ", options_.stride);
   TORCH_CHECK_VALUE(options_.begin >= 0 && options_.begin <= options_.end && options_.end <= corpus_->size(),
-                    "TokenDataset needs 0 <= begin <= end <= ", corpus_->size(), " (the text's bytes), but got [",
-                    options_.begin, ", ", options_.end, ")");
+                    "[cohort] TokenDataset needs 0 <= begin <= end <= ", corpus_->size(),
+                    " (the text's bytes), but got [", options_.begin, ", ", options_.end, ")");
   const int64_t num_bytes = options_.end - options_.begin;
   TORCH_CHECK_VALUE(num_bytes > options_.context_length, "[cohort] a text of ", num_bytes,
                     " bytes is too short for a window of ", options_.context_length,
@@ -47,8 +47,8 @@ TokenDataset::Example TokenDataset::get_batch(const std::vector<int64_t>& indice
 std::pair<TokenDataset, TokenDataset> split_corpus(const std::shared_ptr<const TextCorpus>& corpus,
                                                    TokenDatasetOptions options, double held_out_fraction) {
   TORCH_CHECK_VALUE(held_out_fraction > 0 && held_out_fraction < 1,
-                    "split_corpus needs 0 < held_out_fraction < 1, but got ", held_out_fraction);
-  TORCH_CHECK_VALUE(corpus != nullptr, "split_corpus needs a text, but got a null pointer");
+                    "[cohort] split_corpus needs 0 < held_out_fraction < 1, but got ", held_out_fraction);
+  TORCH_CHECK_VALUE(corpus != nullptr, "[cohort] split_corpus needs a text, but got a null pointer");
   if (options.end == 0) options.end = corpus->size();
   const int64_t num_held_out = std::llround(static_cast<double>(options.end - options.begin) * held_out_fraction);
   TokenDatasetOptions train = options;

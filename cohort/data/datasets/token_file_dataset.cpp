@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cohort/data/datasets/or_throw.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/files/tokens/token_file.h"
 
 namespace cohort::data {
@@ -29,12 +29,13 @@ files::TokenFormat token_format(TokenFileFormat format) {
 
 TokenFileDataset::TokenFileDataset(const std::string& path, TokenFileOptions options) : options_(options) {
   if (options_.stride == 0) options_.stride = options_.context_length;
-  TORCH_CHECK_VALUE(options_.context_length > 0, "TokenFileDataset needs context_length >= 1, but got ",
+  TORCH_CHECK_VALUE(options_.context_length > 0, "[cohort] TokenFileDataset needs context_length >= 1, but got ",
                     options_.context_length);
-  TORCH_CHECK_VALUE(options_.stride > 0, "TokenFileDataset needs stride >= 1, but got ", options_.stride);
-  TORCH_CHECK_VALUE(options_.vocab_size >= 0, "TokenFileDataset needs vocab_size >= 0, but got ", options_.vocab_size);
+  TORCH_CHECK_VALUE(options_.stride > 0, "[cohort] TokenFileDataset needs stride >= 1, but got ", options_.stride);
+  TORCH_CHECK_VALUE(options_.vocab_size >= 0, "[cohort] TokenFileDataset needs vocab_size >= 0, but got ",
+                    options_.vocab_size);
   file_ = std::make_shared<const files::TokenFile>(
-      detail::or_throw(files::TokenFile::open(path, token_format(options_.format))));
+      comm::or_throw(files::TokenFile::open(path, token_format(options_.format))));
   TORCH_CHECK_VALUE(file_->size() > options_.context_length, "[cohort] \"", path, "\" has ", file_->size(),
                     " tokens: too few for a window of ", options_.context_length,
                     " tokens and the token after it\n  hint: use a shorter context_length or more text");
@@ -58,8 +59,7 @@ TokenFileDataset::Example TokenFileDataset::get_batch(const std::vector<int64_t>
     TORCH_CHECK_INDEX(index >= 0 && index < size_, "[cohort] example ", index,
                       " is out of range for a TokenFileDataset of ", size_, " examples");
     const int64_t first = index * options_.stride;
-    const auto done = file_->read(first, window);
-    TORCH_CHECK(done.ok(), "[cohort] ", done.error().describe());
+    comm::or_throw(file_->read(first, window));
     if (options_.vocab_size > 0) {
       const auto largest = std::max_element(window.begin(), window.end());
       TORCH_CHECK(

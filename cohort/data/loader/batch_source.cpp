@@ -6,16 +6,9 @@
 #include <algorithm>
 
 #include "cohort/base/log.h"
+#include "cohort/comm/error/exception_text.h"
 
 namespace cohort::data::detail {
-namespace {
-
-std::string text_of(const std::exception& error) {
-  const auto* const known = dynamic_cast<const c10::Error*>(&error);
-  return known ? known->what_without_backtrace() : error.what();
-}
-
-}  // namespace
 
 void ReadProgress::begin_sample(int64_t index) {
   // Relaxed: only a request to end early; the results are handed over under the stream's mutex.
@@ -27,7 +20,7 @@ void ReadProgress::skip(const std::exception& reason) {
   if (num_skipped_->fetch_add(1, std::memory_order_relaxed) > 0) return;
   base::warn_once(
       c10::str("DataLoader leaves out samples that cannot be read, as skip_unreadable asks for; the first is sample ",
-               sample_, ": ", text_of(reason)));
+               sample_, ": ", comm::text_of(reason)));
 }
 
 BatchSource::~BatchSource() = default;

@@ -24,7 +24,7 @@ DistributedSampler::DistributedSampler(int64_t dataset_size, DistributedSamplerO
       shuffle_(options.shuffle),
       seed_(options.seed),
       drop_last_(options.drop_last) {
-  TORCH_CHECK_VALUE(dataset_size >= 0, "DistributedSampler needs a dataset size >= 0, but got ", dataset_size);
+  TORCH_CHECK_VALUE(dataset_size >= 0, "[cohort] DistributedSampler needs a dataset size >= 0, but got ", dataset_size);
   TORCH_CHECK_VALUE(rank_ >= 0 && rank_ < num_replicas_, "Invalid rank ", rank_,
                     ", rank should be in the interval [0, ", num_replicas_ - 1, "]");
   num_samples_ = samples_per_replica(dataset_size_, num_replicas_, drop_last_);

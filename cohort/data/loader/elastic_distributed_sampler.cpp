@@ -26,7 +26,8 @@ ElasticDistributedSampler::ElasticDistributedSampler(int64_t dataset_size,
       shuffle_(options.shuffle),
       seed_(options.seed),
       remainder_(options.remainder) {
-  TORCH_CHECK_VALUE(dataset_size >= 0, "ElasticDistributedSampler needs a dataset size >= 0, but got ", dataset_size);
+  TORCH_CHECK_VALUE(dataset_size >= 0, "[cohort] ElasticDistributedSampler needs a dataset size >= 0, but got ",
+                    dataset_size);
   TORCH_CHECK_VALUE(rank_ >= 0 && rank_ < num_replicas_, "Invalid rank ", rank_,
                     ", rank should be in the interval [0, ", num_replicas_ - 1, "]");
 }
@@ -78,7 +79,7 @@ int64_t ElasticDistributedSampler::load_state_dict(const StateDict& state) {
   const int64_t num_seen = number_in(state, kNumSeen);
   const int64_t dataset_size = number_in(state, kDatasetSize);
   TORCH_CHECK_VALUE(dataset_size == dataset_size_ && num_seen <= dataset_size_,
-                    "the state dict of an ElasticDistributedSampler has seen ", num_seen, " of ", dataset_size,
+                    "[cohort] the state dict of an ElasticDistributedSampler has seen ", num_seen, " of ", dataset_size,
                     " samples, but this dataset has ", dataset_size_);
   epoch_ = number_in(state, kEpoch);
   is_epoch_set_ = true;

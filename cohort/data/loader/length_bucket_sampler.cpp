@@ -35,7 +35,7 @@ LengthBucketSampler::LengthBucketSampler(std::vector<int64_t> lengths, int64_t b
       generator_(options.generator, EpochGenerator::Otherwise::kSeeded) {
   TORCH_CHECK_VALUE(batch_size > 0, "batch_size should be a positive integer value, but got batch_size=", batch_size);
   TORCH_CHECK_VALUE(pool_batches_ > 0,
-                    "pool_batches should be a positive integer value, but got pool_batches=", pool_batches_);
+                    "[cohort] pool_batches should be a positive integer value, but got pool_batches=", pool_batches_);
   if (sampler_) return;
   sampler_ = std::make_shared<RandomSampler>(static_cast<int64_t>(lengths_.size()),
                                              RandomSamplerOptions{.generator = std::move(options.generator)});
@@ -45,7 +45,7 @@ Batches LengthBucketSampler::batches() {
   const auto indices = sampler_->indices();
   const auto generator = generator_.begin();
   for (const int64_t index : indices) {
-    TORCH_CHECK_INDEX(0 <= index && index < static_cast<int64_t>(lengths_.size()), "LengthBucketSampler has ",
+    TORCH_CHECK_INDEX(0 <= index && index < static_cast<int64_t>(lengths_.size()), "[cohort] LengthBucketSampler has ",
                       lengths_.size(), " lengths, but none of example ", index);
   }
   const auto count = static_cast<int64_t>(indices.size());
@@ -83,7 +83,7 @@ StateDict LengthBucketSampler::state_dict(std::optional<int64_t> num_given) cons
 
 int64_t LengthBucketSampler::load_state_dict(const StateDict& state) {
   const int64_t num_given = number_in(state, kNumBatches);
-  TORCH_CHECK_VALUE(num_given <= size(), "the state dict of a DataLoader has given ", num_given,
+  TORCH_CHECK_VALUE(num_given <= size(), "[cohort] the state dict of a DataLoader has given ", num_given,
                     " batches of an epoch, but this one has ", size());
   generator_.load(state, kOrderOfBatches);
   sampler_->load_state_dict(state);  // which draws first, should both have one generator

@@ -48,9 +48,9 @@ void check(const DataLoaderOptions& options) {
                     "prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter");
   TORCH_CHECK_VALUE(options.num_workers > 0 || !options.persistent_workers,
                     "persistent_workers option needs num_workers > 0");
-  TORCH_CHECK_VALUE(
-      !options.device || options.device->is_cpu() || options.device->type() == comm::accelerator_type(),
-      "device option should be the CPU or an accelerator of this process, but got device=", options.device->str());
+  TORCH_CHECK_VALUE(!options.device || options.device->is_cpu() || options.device->type() == comm::accelerator_type(),
+                    "[cohort] device option should be the CPU or an accelerator of this process, but got device=",
+                    options.device->str());
 }
 
 void check_of_map(const DataLoaderOptions& options) {
@@ -84,8 +84,8 @@ void apply_global_batch_size(DataLoaderOptions& options) {
   if (!options.global_batch_size) return;
   const int64_t global = *options.global_batch_size;
   const int64_t num_ranks = is_initialized() ? get_world_size() : 1;
-  TORCH_CHECK_VALUE(options.batch_size == 1, "global_batch_size option is mutually exclusive with batch_size");
-  TORCH_CHECK_VALUE(global >= num_ranks, "global_batch_size=", global, " is too small for ", num_ranks,
+  TORCH_CHECK_VALUE(options.batch_size == 1, "[cohort] global_batch_size option is mutually exclusive with batch_size");
+  TORCH_CHECK_VALUE(global >= num_ranks, "[cohort] global_batch_size=", global, " is too small for ", num_ranks,
                     " ranks: each needs a sample");
   options.batch_size = global / num_ranks;
   if (global % num_ranks == 0) return;
@@ -208,14 +208,15 @@ std::unique_ptr<BatchStream> LoaderPlan::start(ReadBatch read, int64_t first_bat
   first_batch = base::add_capped(first_batch, std::exchange(num_loaded_, 0));
   std::vector<std::vector<int64_t>> batches = batch_sampler_->batches();
   const auto num_batches = static_cast<int64_t>(batches.size());
-  TORCH_CHECK_VALUE(first_batch >= 0 && first_batch <= num_batches, "first_batch should be in the interval [0, ",
-                    num_batches, "], but got first_batch=", first_batch);
+  TORCH_CHECK_VALUE(first_batch >= 0 && first_batch <= num_batches,
+                    "[cohort] first_batch should be in the interval [0, ", num_batches,
+                    "], but got first_batch=", first_batch);
   batches.erase(batches.begin(), batches.begin() + first_batch);
   return begin_epoch(std::make_unique<MapSource>(std::move(batches), std::move(read)), first_batch);
 }
 
 std::unique_ptr<BatchStream> LoaderPlan::start(std::function<NextBatch()> begin, int64_t first_batch) {
-  TORCH_CHECK_VALUE(first_batch >= 0, "first_batch should be non-negative, but got first_batch=", first_batch);
+  TORCH_CHECK_VALUE(first_batch >= 0, "[cohort] first_batch should be non-negative, but got first_batch=", first_batch);
   base_seed_ = next_base_seed();
   first_batch = base::add_capped(first_batch, std::exchange(num_loaded_, 0));
   auto stream = begin_epoch(std::make_unique<IterableSource>(options_.num_workers, std::move(begin)), first_batch);
@@ -225,7 +226,7 @@ std::unique_ptr<BatchStream> LoaderPlan::start(std::function<NextBatch()> begin,
 
 int64_t LoaderPlan::num_batches() const {
   TORCH_CHECK_TYPE(!is_iterable_,
-                   "a DataLoader of an iterable dataset has no size: nobody knows how many samples come");
+                   "[cohort] a DataLoader of an iterable dataset has no size: nobody knows how many samples come");
   return batch_sampler_->size();
 }
 

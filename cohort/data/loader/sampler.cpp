@@ -48,7 +48,7 @@ StateDict Sampler::state_dict(std::optional<int64_t> num_given) const {
 
 int64_t Sampler::load_state_dict(const StateDict& state) {
   const int64_t num_given = number_in(state, kNumGiven);
-  TORCH_CHECK_VALUE(num_given <= size(), "the state dict of a DataLoader has given ", num_given,
+  TORCH_CHECK_VALUE(num_given <= size(), "[cohort] the state dict of a DataLoader has given ", num_given,
                     " samples of an epoch, but this one has ", size());
   return num_given;
 }
@@ -78,7 +78,7 @@ std::vector<int64_t> RandomSampler::indices() {
     append_with_replacement(result, dataset_size_, num_samples_, generator);
     return result;
   }
-  TORCH_CHECK_VALUE(dataset_size_ > 0, "RandomSampler needs a dataset with examples, but got a size of ",
+  TORCH_CHECK_VALUE(dataset_size_ > 0, "[cohort] RandomSampler needs a dataset with examples, but got a size of ",
                     dataset_size_);
   for (int64_t i = 0; i < num_samples_ / dataset_size_; ++i) {
     append(result, at::randperm(dataset_size_, generator, kInt64), dataset_size_);
@@ -132,12 +132,13 @@ BatchSampler::~BatchSampler() = default;
 
 BatchSampler::BatchSampler(std::shared_ptr<Sampler> sampler, int64_t batch_size, LastBatch last_batch)
     : sampler_(std::move(sampler)), batch_size_(batch_size), last_batch_(last_batch) {
-  TORCH_CHECK_VALUE(sampler_ != nullptr, "BatchSampler needs a sampler, but got a null pointer");
+  TORCH_CHECK_VALUE(sampler_ != nullptr, "[cohort] BatchSampler needs a sampler, but got a null pointer");
   TORCH_CHECK_VALUE(batch_size > 0, "batch_size should be a positive integer value, but got batch_size=", batch_size);
 }
 
 std::vector<std::vector<int64_t>> BatchSampler::batches() {
-  TORCH_CHECK_NOT_IMPLEMENTED(sampler_ != nullptr, "a class derived from BatchSampler must override batches()");
+  TORCH_CHECK_NOT_IMPLEMENTED(sampler_ != nullptr,
+                              "[cohort] a class derived from BatchSampler must override batches()");
   num_before_ = std::exchange(num_left_out_, 0);
   const std::vector<int64_t> indices = sampler_->indices();
   const auto count = static_cast<int64_t>(indices.size());
@@ -152,7 +153,7 @@ std::vector<std::vector<int64_t>> BatchSampler::batches() {
 }
 
 int64_t BatchSampler::size() const {
-  TORCH_CHECK_NOT_IMPLEMENTED(sampler_ != nullptr, "a class derived from BatchSampler must override size()");
+  TORCH_CHECK_NOT_IMPLEMENTED(sampler_ != nullptr, "[cohort] a class derived from BatchSampler must override size()");
   const int64_t count = sampler_->size();
   return last_batch_ == LastBatch::kDrop ? count / batch_size_ : base::divide_up(count, batch_size_);
 }

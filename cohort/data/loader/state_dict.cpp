@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/data/loader/sampler.h"
 
 namespace cohort::data {
@@ -28,11 +29,11 @@ void set_state(at::Generator generator, const at::Tensor& state) {
 
 int64_t number_in(const StateDict& state, const std::string& name) {
   const auto found = state.find(name);
-  TORCH_CHECK_VALUE(found != state.end(), "the state dict of a DataLoader has no '", name, "'");
+  TORCH_CHECK_VALUE(found != state.end(), "[cohort] the state dict of a DataLoader has no '", name, "'");
   const at::Tensor& value = found->second;
   const bool is_number =
       value.defined() && value.device().is_cpu() && value.scalar_type() == at::kLong && value.numel() == 1;
-  TORCH_CHECK_VALUE(is_number && value.item<int64_t>() >= 0, "'", name,
+  TORCH_CHECK_VALUE(is_number && value.item<int64_t>() >= 0, "[cohort] '", name,
                     "' in the state dict of a DataLoader is not a whole number >= 0");
   return value.item<int64_t>();
 }
@@ -79,8 +80,9 @@ void EpochGenerator::load(const StateDict& state, const std::string& name) {
   try {
     set_state(trial, bytes);
   } catch (const c10::Error& error) {
-    TORCH_CHECK_VALUE(false, "'", name, "' in the state dict of a DataLoader is not the state of a CPU generator: ",
-                      error.what_without_backtrace());
+    TORCH_CHECK_VALUE(
+        false, "[cohort] '", name,
+        "' in the state dict of a DataLoader is not the state of a CPU generator: ", comm::text_of(error));
   }
   if (given_) {
     set_state(*given_, bytes);

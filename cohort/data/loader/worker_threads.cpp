@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cohort/comm/backend/host_program.h"
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/data/loader/sampler.h"
 
 namespace cohort::data {
@@ -44,23 +45,23 @@ void rethrow_with_story(const std::function<std::string(const std::string&)>& st
   try {
     throw;
   } catch (const c10::IndexError& error) {
-    throw_with<c10::IndexError>(story(error.what_without_backtrace()));
+    throw_with<c10::IndexError>(story(comm::text_of(error)));
   } catch (const c10::ValueError& error) {
-    throw_with<c10::ValueError>(story(error.what_without_backtrace()));
+    throw_with<c10::ValueError>(story(comm::text_of(error)));
   } catch (const c10::TypeError& error) {
-    throw_with<c10::TypeError>(story(error.what_without_backtrace()));
+    throw_with<c10::TypeError>(story(comm::text_of(error)));
   } catch (const c10::NotImplementedError& error) {
-    throw_with<c10::NotImplementedError>(story(error.what_without_backtrace()));
+    throw_with<c10::NotImplementedError>(story(comm::text_of(error)));
   } catch (const c10::OutOfMemoryError& error) {
-    throw_with<c10::OutOfMemoryError>(story(error.what_without_backtrace()));
+    throw_with<c10::OutOfMemoryError>(story(comm::text_of(error)));
   } catch (const c10::Error& error) {
-    throw_with<c10::Error>(story(error.what_without_backtrace()));
+    throw_with<c10::Error>(story(comm::text_of(error)));
   } catch (const std::out_of_range& error) {
-    throw_with<c10::IndexError>(story(error.what()));
+    throw_with<c10::IndexError>(story(comm::text_of(error)));
   } catch (const std::invalid_argument& error) {
-    throw_with<c10::ValueError>(story(error.what()));
+    throw_with<c10::ValueError>(story(comm::text_of(error)));
   } catch (const std::exception& error) {
-    throw_with<c10::Error>(story(error.what()));
+    throw_with<c10::Error>(story(comm::text_of(error)));
   } catch (...) {
     throw_with<c10::Error>(story("an exception that is not a std::exception"));
   }

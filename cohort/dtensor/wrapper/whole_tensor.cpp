@@ -62,7 +62,7 @@ at::Tensor on_device_of(const DeviceMesh& mesh, const at::Tensor& tensor) {
 
 void check_part(const at::Tensor& local, const ShardSpec& spec) {
   const auto expected = spec.local_shape();
-  TORCH_CHECK_VALUE(local.sizes() == c10::IntArrayRef(expected), "The local tensor has shape ",
+  TORCH_CHECK_VALUE(local.sizes() == c10::IntArrayRef(expected), "[cohort] The local tensor has shape ",
                     mesh::tuple_text(local.sizes().vec()), ", but ", spec.to_string(), " gives this rank ",
                     mesh::tuple_text(expected));
 }

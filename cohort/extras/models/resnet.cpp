@@ -20,24 +20,25 @@ void check_resnet_options(const ResNetOptions& options) {
                                                     {"cardinality", options.cardinality},
                                                     {"base_width", options.base_width}};
   for (const auto& [name, value] : counts) {
-    TORCH_CHECK_VALUE(value >= 1, "ResNet: ", name, " must be at least 1, got ", value);
+    TORCH_CHECK_VALUE(value >= 1, "[cohort] ResNet: ", name, " must be at least 1, got ", value);
   }
-  TORCH_CHECK_VALUE(options.num_classes >= 0, "ResNet: num_classes must not be negative, got ", options.num_classes,
-                    "\n  hint: 0 is a model without classifier");
+  TORCH_CHECK_VALUE(options.num_classes >= 0, "[cohort] ResNet: num_classes must not be negative, got ",
+                    options.num_classes, "\n  hint: 0 is a model without classifier");
   for (const int64_t count : options.blocks) {
-    TORCH_CHECK_VALUE(count >= 1, "ResNet: every stage needs a block or more, got ", count);
+    TORCH_CHECK_VALUE(count >= 1, "[cohort] ResNet: every stage needs a block or more, got ", count);
   }
-  TORCH_CHECK_VALUE(options.drop_rate >= 0.0 && options.drop_rate < 1.0, "ResNet: drop_rate must be in [0, 1), got ",
-                    options.drop_rate);
+  TORCH_CHECK_VALUE(options.drop_rate >= 0.0 && options.drop_rate < 1.0,
+                    "[cohort] ResNet: drop_rate must be in [0, 1), got ", options.drop_rate);
   TORCH_CHECK_VALUE(
       !options.is_d_variant || options.width % 2 == 0,
-      "ResNet: width must be even in a \"d\" variant, whose first convolution has half as many channels, got ",
+      "[cohort] ResNet: width must be even in a \"d\" variant, whose first convolution has half as many channels, got ",
       options.width);
   const bool is_basic = options.block == ResidualBlockKind::kBasic;
   TORCH_CHECK_VALUE(!is_basic || (options.cardinality == 1 && options.base_width == 64),
-                    "ResNet: cardinality and base_width are for blocks of kind kBottleneck");
+                    "[cohort] ResNet: cardinality and base_width are for blocks of kind kBottleneck");
   TORCH_CHECK_VALUE(is_basic || options.width * options.base_width >= 64,
-                    "ResNet: width * base_width must be at least 64, got ", options.width, " * ", options.base_width);
+                    "[cohort] ResNet: width * base_width must be at least 64, got ", options.width, " * ",
+                    options.base_width);
 }
 
 template <typename Block>
@@ -132,7 +133,7 @@ at::Tensor ResNetImpl::forward(const at::Tensor& images) { return forward_head(f
 
 at::Tensor ResNetImpl::forward_features(const at::Tensor& images) {
   TORCH_CHECK_VALUE(images.dim() == 4 && images.size(1) == options_.in_channels,
-                    "ResNet: forward needs images [batch, ", options_.in_channels, ", height, width], got ",
+                    "[cohort] ResNet: forward needs images [batch, ", options_.in_channels, ", height, width], got ",
                     images.sizes());
   at::Tensor x = bn1(conv1 ? conv1(images) : deep_conv1->forward(images)).relu_();
   if (!options_.is_small_input) x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
@@ -147,7 +148,7 @@ at::Tensor ResNetImpl::forward_head(const at::Tensor& features) {
 }
 
 void ResNetImpl::reset_classifier(int64_t num_classes) {
-  TORCH_CHECK_VALUE(num_classes >= 0, "ResNet: num_classes must not be negative, got ", num_classes);
+  TORCH_CHECK_VALUE(num_classes >= 0, "[cohort] ResNet: num_classes must not be negative, got ", num_classes);
   if (fc) unregister_module("fc");
   fc = nullptr;
   options_.num_classes = num_classes;

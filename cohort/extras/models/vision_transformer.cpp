@@ -36,18 +36,18 @@ void check_vit_options(const VisionTransformerOptions& options) {
       {"in_channels", options.in_channels}, {"image_size", options.image_size}, {"patch_size", options.patch_size},
       {"embed_dim", options.embed_dim},     {"depth", options.depth},           {"num_heads", options.num_heads}};
   for (const auto& [name, value] : sizes) {
-    TORCH_CHECK_VALUE(value >= 1, "VisionTransformer: ", name, " must be at least 1, got ", value);
+    TORCH_CHECK_VALUE(value >= 1, "[cohort] VisionTransformer: ", name, " must be at least 1, got ", value);
   }
-  TORCH_CHECK_VALUE(options.num_classes >= 0, "VisionTransformer: num_classes must not be negative, got ",
+  TORCH_CHECK_VALUE(options.num_classes >= 0, "[cohort] VisionTransformer: num_classes must not be negative, got ",
                     options.num_classes, "\n  hint: 0 is a model without classifier");
   TORCH_CHECK_VALUE(options.image_size % options.patch_size == 0,
-                    "VisionTransformer: image_size must be a multiple of patch_size, got image_size ",
+                    "[cohort] VisionTransformer: image_size must be a multiple of patch_size, got image_size ",
                     options.image_size, " and patch_size ", options.patch_size);
   TORCH_CHECK_VALUE(options.embed_dim % options.num_heads == 0,
-                    "VisionTransformer: embed_dim must be a multiple of num_heads, got embed_dim ", options.embed_dim,
-                    " and num_heads ", options.num_heads);
+                    "[cohort] VisionTransformer: embed_dim must be a multiple of num_heads, got embed_dim ",
+                    options.embed_dim, " and num_heads ", options.num_heads);
   TORCH_CHECK_VALUE(options.drop_rate >= 0.0 && options.drop_rate < 1.0,
-                    "VisionTransformer: drop_rate must be in [0, 1), got ", options.drop_rate);
+                    "[cohort] VisionTransformer: drop_rate must be in [0, 1), got ", options.drop_rate);
 }
 
 VisionTransformer make_vit(VisionTransformerOptions options, int64_t embed_dim, int64_t num_heads) {
@@ -137,8 +137,8 @@ at::Tensor VisionTransformerImpl::forward_features(const at::Tensor& images) {
   const int64_t size = options_.image_size;
   TORCH_CHECK_VALUE(
       images.dim() == 4 && images.size(1) == options_.in_channels && images.size(2) == size && images.size(3) == size,
-      "VisionTransformer: forward needs images [batch, ", options_.in_channels, ", ", size, ", ", size, "], got ",
-      images.sizes(), "\n  hint: image_size is an option of the model");
+      "[cohort] VisionTransformer: forward needs images [batch, ", options_.in_channels, ", ", size, ", ", size,
+      "], got ", images.sizes(), "\n  hint: image_size is an option of the model");
   const at::Tensor patches = patch_embed(images);
   const at::Tensor x = at::cat({cls_token.expand({images.size(0), -1, -1}), patches}, 1) + pos_embed;
   return norm(blocks->forward(x));
@@ -151,7 +151,8 @@ at::Tensor VisionTransformerImpl::forward_head(const at::Tensor& features) {
 }
 
 void VisionTransformerImpl::reset_classifier(int64_t num_classes) {
-  TORCH_CHECK_VALUE(num_classes >= 0, "VisionTransformer: num_classes must not be negative, got ", num_classes);
+  TORCH_CHECK_VALUE(num_classes >= 0, "[cohort] VisionTransformer: num_classes must not be negative, got ",
+                    num_classes);
   if (head) unregister_module("head");
   head = nullptr;
   options_.num_classes = num_classes;

@@ -8,8 +8,8 @@ at::Tensor checkpoint_sequential(const std::vector<TensorFunction>& functions, i
                                  const at::Tensor& input, const CheckpointOptions& options) {
   const auto num_functions = static_cast<int64_t>(functions.size());
   TORCH_CHECK_VALUE(segments >= 1 && segments <= num_functions,
-                    "checkpoint_sequential needs 1 <= segments <= number of functions, got segments ", segments,
-                    " and ", num_functions, " functions");
+                    "[cohort] checkpoint_sequential needs 1 <= segments <= number of functions, got segments ",
+                    segments, " and ", num_functions, " functions");
   const int64_t segment_size = num_functions / segments;
   const auto part = [&](int64_t begin, int64_t end) {
     return [functions = std::vector<TensorFunction>(functions.begin() + begin, functions.begin() + end)](at::Tensor x) {

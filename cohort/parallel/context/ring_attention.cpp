@@ -100,7 +100,7 @@ struct RingAttention : torch::autograd::Function<RingAttention> {
 
 variable_list RingAttention::backward(AutogradContext* context, const variable_list& gradients) {
   TORCH_CHECK(!at::GradMode::is_enabled(),
-              "ring_attention has no second derivatives\n  hint: call backward() without create_graph");
+              "[cohort] ring_attention has no second derivatives\n  hint: call backward() without create_graph");
   const auto call = c10::static_intrusive_pointer_cast<RingCall>(context->saved_data["call"].toCapsule());
   const auto gradient = without_gaps(gradients[0]);
   const auto saved = context->get_saved_variables();

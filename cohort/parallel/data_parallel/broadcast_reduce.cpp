@@ -27,12 +27,12 @@ TensorVector cut_like(const at::Tensor& flat, const TensorVector& tensors) {
 // Their lists are cut by dtype and type of device, and must be so alike.
 void check_alike(const at::Tensor& first, const at::Tensor& other) {
   TORCH_CHECK_VALUE(first.dtype() == other.dtype() && first.device().type() == other.device().type(),
-                    "reduce_add_coalesced: tensors to be added must have one dtype and type of device, got ",
+                    "[cohort] reduce_add_coalesced: tensors to be added must have one dtype and type of device, got ",
                     first.dtype(), " on ", first.device(), " and ", other.dtype(), " on ", other.device());
 }
 
 void check_buffer_size(size_t buffer_size) {
-  TORCH_CHECK_VALUE(buffer_size > 0, "buffer_size must be positive, got ", buffer_size);
+  TORCH_CHECK_VALUE(buffer_size > 0, "[cohort] buffer_size must be positive, got ", buffer_size);
 }
 
 }  // namespace
@@ -49,14 +49,15 @@ TensorVector broadcast(const at::Tensor& tensor, const Devices& devices) {
 
 std::vector<TensorVector> broadcast_coalesced(const TensorVector& tensors, const Devices& devices, size_t buffer_size) {
   const at::NoGradGuard no_grad;
-  TORCH_CHECK_VALUE(!devices.empty(), "broadcast_coalesced needs at least one device");
+  TORCH_CHECK_VALUE(!devices.empty(), "[cohort] broadcast_coalesced needs at least one device");
   check_buffer_size(buffer_size);
   for (const auto& device : devices) {
-    TORCH_CHECK_VALUE(device.type() == devices.front().type(), "broadcast_coalesced: devices must be of one type, got ",
-                      devices.front(), " and ", device);
+    TORCH_CHECK_VALUE(device.type() == devices.front().type(),
+                      "[cohort] broadcast_coalesced: devices must be of one type, got ", devices.front(), " and ",
+                      device);
   }
   for (const auto& tensor : tensors) {
-    TORCH_CHECK(tensor.device() == devices.front(), "All tensors must be on devices[0]: ", devices.front(),
+    TORCH_CHECK(tensor.device() == devices.front(), "[cohort] All tensors must be on devices[0]: ", devices.front(),
                 ", got one on ", tensor.device());
   }
   std::vector<TensorVector> results(devices.size());
@@ -79,7 +80,7 @@ std::vector<TensorVector> broadcast_coalesced(const TensorVector& tensors, const
 
 at::Tensor reduce_add(const TensorVector& tensors, const c10::Device& destination) {
   const at::NoGradGuard no_grad;
-  TORCH_CHECK_VALUE(!tensors.empty(), "reduce_add needs at least one tensor");
+  TORCH_CHECK_VALUE(!tensors.empty(), "[cohort] reduce_add needs at least one tensor");
   for (size_t i = 0; i < tensors.size(); ++i) {
     TORCH_CHECK_VALUE(tensors[i].sizes() == tensors.front().sizes(), "input ", i, " has invalid size: got ",
                       c10::Join("x", tensors[i].sizes()), ", but expected ", c10::Join("x", tensors.front().sizes()));
@@ -101,7 +102,7 @@ TensorVector reduce_add_coalesced(const std::vector<TensorVector>& inputs, const
                                   size_t buffer_size) {
   const at::NoGradGuard no_grad;
   check_buffer_size(buffer_size);
-  TORCH_CHECK_VALUE(!inputs.empty(), "reduce_add_coalesced needs the tensors of at least one device");
+  TORCH_CHECK_VALUE(!inputs.empty(), "[cohort] reduce_add_coalesced needs the tensors of at least one device");
   std::vector<TensorVector> dense(inputs.size());
   TensorVector sums;
   TensorVector order;
@@ -109,8 +110,8 @@ TensorVector reduce_add_coalesced(const std::vector<TensorVector>& inputs, const
     TensorVector at_devices;
     for (const auto& of_device : inputs) {
       TORCH_CHECK_VALUE(of_device.size() == inputs.front().size(),
-                        "reduce_add_coalesced: devices have different numbers of tensors, ", inputs.front().size(),
-                        " and ", of_device.size());
+                        "[cohort] reduce_add_coalesced: devices have different numbers of tensors, ",
+                        inputs.front().size(), " and ", of_device.size());
       at_devices.push_back(of_device[i]);
       check_alike(at_devices.front(), of_device[i]);
     }

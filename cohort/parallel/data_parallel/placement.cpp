@@ -61,8 +61,8 @@ Placement place(const Devices& device_ids, std::optional<c10::Device> output_dev
   for (const auto& device : device_ids.empty() ? all_devices() : device_ids) {
     placement.devices.push_back(with_index(device));
     const auto& first = placement.devices.front();
-    TORCH_CHECK_VALUE(device.type() == first.type(), "DataParallel needs devices of one type, got ", first, " and ",
-                      device);
+    TORCH_CHECK_VALUE(device.type() == first.type(), "[cohort] DataParallel needs devices of one type, got ", first,
+                      " and ", device);
   }
   if (placement.devices.empty()) return placement;
   placement.output_device = output_device ? with_index(*output_device) : placement.devices.front();

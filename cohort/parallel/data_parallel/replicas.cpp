@@ -152,7 +152,7 @@ bool keeps_names(const Module& module) {
 template <class Dictionary>
 void check_same_names(const Dictionary& source, const Dictionary& clone, const Module& module) {
   TORCH_CHECK(
-      source.size() == clone.size() && (!keeps_names(module) || source.keys() == clone.keys()), "clone() of ",
+      source.size() == clone.size() && (!keeps_names(module) || source.keys() == clone.keys()), "[cohort] clone() of ",
       module.name(),
       " has parameters, buffers or modules of other names, or in another order, than the module itself; a replica "
       "must have the same");
@@ -316,7 +316,7 @@ const Replicas& ReplicaCache::take(size_t count, bool detach) {
 void ReplicaCache::clear() { sets_.clear(); }
 
 void detail::check_clone(bool has_type, const Module& module) {
-  TORCH_CHECK(has_type, "clone() of the module made a ", module.name(),
+  TORCH_CHECK(has_type, "[cohort] clone() of the module made a ", module.name(),
               ", which is not the module's own type; derive the module itself from torch::nn::Cloneable");
 }
 

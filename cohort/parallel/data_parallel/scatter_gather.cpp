@@ -81,7 +81,7 @@ c10::IValue gather_dicts(const std::vector<c10::IValue>& values, const c10::Devi
     TORCH_CHECK_VALUE(dict.size() == keys.size(), "All dicts must have the same number of keys");
     auto& own = by_value.emplace_back();
     for (const auto& key : keys) {
-      TORCH_CHECK_VALUE(dict.contains(key), "gather: the replicas' dicts have different keys");
+      TORCH_CHECK_VALUE(dict.contains(key), "[cohort] gather: the replicas' dicts differ in keys");
       own.push_back(dict.at(key));
     }
   }
@@ -143,14 +143,15 @@ c10::IValue gather_ivalues(const std::vector<c10::IValue>& values, const c10::De
   const auto& first = values.front();
   if (first.isNone()) return first;
   for (const auto& value : values) {
-    TORCH_CHECK_VALUE(value.tagKind() == first.tagKind(), "gather: the replicas returned values of different types, ",
-                      first.tagKind(), " and ", value.tagKind());
+    TORCH_CHECK_VALUE(value.tagKind() == first.tagKind(),
+                      "[cohort] gather: the replicas returned values of different types, ", first.tagKind(), " and ",
+                      value.tagKind());
   }
   if (first.isTensor()) {
     return gather_tensors(detail::each(values, [](const c10::IValue& value) { return value.toTensor(); }), target, dim);
   }
   if (first.isGenericDict()) return gather_dicts(values, target, dim);
-  TORCH_CHECK_TYPE(first.isTuple() || first.isList(), "gather: values of type ", first.tagKind(),
+  TORCH_CHECK_TYPE(first.isTuple() || first.isList(), "[cohort] gather: values of type ", first.tagKind(),
                    " cannot be joined, only tensors, and lists, tuples and dicts of tensors");
   const auto elements = detail::each(values, elements_of);
   for (const auto& list : elements) detail::check_lengths(elements.front().size(), list.size(), "lists");
@@ -158,8 +159,8 @@ c10::IValue gather_ivalues(const std::vector<c10::IValue>& values, const c10::De
 }
 
 void detail::check_lengths(size_t first, size_t other, const char* of_what) {
-  TORCH_CHECK_VALUE(first == other, "gather: the replicas' ", of_what, " have different lengths, ", first, " and ",
-                    other);
+  TORCH_CHECK_VALUE(first == other, "[cohort] gather: the replicas' ", of_what, " have different lengths, ", first,
+                    " and ", other);
 }
 
 }  // namespace cohort::nn::parallel

@@ -148,9 +148,9 @@ T gather_map(const std::vector<T>& values, const c10::Device& target, int64_t di
   for (auto& [key, joined] : result) {
     joined = gather(each(values,
                          [&key = key](const T& value) {
-                           const auto found = value.find(key);
-                           TORCH_CHECK_VALUE(found != value.end(), "gather: the replicas' dicts have different keys");
-                           return found->second;
+                           const auto at = value.find(key);
+                           TORCH_CHECK_VALUE(at != value.end(), "[cohort] gather: the replicas' dicts differ in keys");
+                           return at->second;
                          }),
                     target, dim);
   }
@@ -229,7 +229,7 @@ T gather(const std::vector<T>& values, const c10::Device& target, int64_t dim) {
     if (!values.front()) return std::nullopt;
     return gather(detail::each(values,
                                [](const T& value) {
-                                 TORCH_CHECK_VALUE(value, "gather: some replicas returned a value and others none");
+                                 TORCH_CHECK_VALUE(value, "[cohort] gather: some replicas returned no value");
                                  return *value;
                                }),
                   target, dim);

@@ -31,7 +31,7 @@ bool has_plain_layout(const at::Tensor& destination, const at::Tensor& source) {
 
 // `place` is what the gradient is copied to, `alias` where it lives after the reduction.
 void check_matches(const at::Tensor& grad, const at::Tensor& place, const at::Tensor& alias) {
-  TORCH_CHECK(!grad.is_sparse(), "a parameter of sizes ", place.sizes(),
+  TORCH_CHECK(!grad.is_sparse(), "[cohort] a parameter of sizes ", place.sizes(),
               " has a sparse gradient that was not announced; give ddp::Reducer a flag for it in "
               "ReducerOptions::expect_sparse_gradient (DistributedDataParallel knows those of torch::nn::Embedding and "
               "EmbeddingBag only)");

@@ -34,7 +34,7 @@ class C10dEngine final : public GradientEngine {
  public:
   explicit C10dEngine(EngineInput input) : parameters_(input.parameters), options_(input.options) {
     TORCH_CHECK(!input.gradient_dtype,
-                "mixed_precision needs Engine::kCohort: until its buckets are rebuilt, LibTorch's reducer "
+                "[cohort] mixed_precision needs Engine::kCohort: until its buckets are rebuilt, LibTorch's reducer "
                 "averages memory in which there are no gradients.");
     comm::C10dReducerArguments arguments;
     arguments.parameters = input.parameters;
@@ -122,9 +122,10 @@ class C10dEngine final : public GradientEngine {
   }
 
   void observe(ReductionObserver&) override {
-    TORCH_CHECK(false,
-                "fuse_step and track_gradient_norm need Engine::kCohort: LibTorch's reducer does not say when a "
-                "bucket is done.");
+    TORCH_CHECK(
+        false,
+        "[cohort] fuse_step and track_gradient_norm need Engine::kCohort: LibTorch's reducer does not say when a "
+        "bucket is done.");
   }
 
   BucketPlan buckets() const override {
@@ -155,7 +156,7 @@ class C10dEngine final : public GradientEngine {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       if (parameters_[i].is_same(parameter)) return i;
     }
-    TORCH_CHECK(false, "a bucket holds a tensor that is not a parameter of this reducer");
+    TORCH_CHECK(false, "[cohort] a bucket holds a tensor that is not a parameter of this reducer");
   }
 
   std::vector<at::Tensor> parameters_;

@@ -31,8 +31,8 @@ void copy_result(const at::Tensor& contents, const at::Tensor& result) {
   const bool is_real_view = contents.is_complex() && result.defined() && !result.is_complex();
   const auto to = is_real_view ? at::view_as_real(contents).view(-1) : contents;
   TORCH_CHECK(result.defined() && result.numel() == to.numel(),
-              "DDP communication hook: the future's tensor must have as many elements as the bucket, ", to.numel(),
-              ", got ", result.defined() ? c10::str("sizes ", result.sizes()) : "an undefined tensor");
+              "[cohort] DDP communication hook: the future's tensor must have as many elements as the bucket, ",
+              to.numel(), ", got ", result.defined() ? c10::str("sizes ", result.sizes()) : "an undefined tensor");
   const auto flat = result.reshape(-1);
   const bool is_there = flat.scalar_type() == to.scalar_type() && flat.is_contiguous() &&
                         flat.const_data_ptr() == to.const_data_ptr() && flat.is_conj() == to.is_conj();

@@ -22,9 +22,10 @@ DelayedAllReduce::DelayedAllReduce(Group group, std::vector<at::Tensor> paramete
   int64_t count = 0;
   std::vector<at::Tensor> values;
   for (const auto& parameter : parameters_) {
-    TORCH_CHECK_VALUE(parameter.dtype() == first.dtype() && parameter.device() == first.device(),
-                      "delay_all_reduce_named_params: the parameters must have one dtype and be on one device, got ",
-                      first.dtype(), " on ", first.device(), " and ", parameter.dtype(), " on ", parameter.device());
+    TORCH_CHECK_VALUE(
+        parameter.dtype() == first.dtype() && parameter.device() == first.device(),
+        "[cohort] delay_all_reduce_named_params: the parameters must have one dtype and be on one device, got ",
+        first.dtype(), " on ", first.device(), " and ", parameter.dtype(), " on ", parameter.device());
     count += parameter.numel();
     values.push_back(parameter.detach());
   }

@@ -29,7 +29,7 @@ optim::FusedUpdate FusedStep::update_of(const Optimizer& optimizer) {
   if (is_one_of<torch::optim::AdamW, optim::AdamW>(optimizer)) return optim::fused_adamw;
   TORCH_CHECK_TYPE(
       false,
-      "fuse_step takes torch::optim::SGD, Adam or AdamW, and this optimizer is another one. Call its step() "
+      "[cohort] fuse_step takes torch::optim::SGD, Adam or AdamW, and this optimizer is another one. Call its step() "
       "after backward instead.");
 }
 
@@ -42,12 +42,12 @@ FusedStep::FusedStep(Optimizer& optimizer, ParameterList parameters)
   for (const auto& parameter : parameters_) {
     const auto found = held.find(parameter.unsafeGetTensorImpl());
     if (found == held.end()) continue;
-    TORCH_CHECK_VALUE(parameter.is_non_overlapping_and_dense(), "fuse_step: a parameter of sizes ", parameter.sizes(),
-                      " and strides ", parameter.strides(), " has gaps in its memory");
+    TORCH_CHECK_VALUE(parameter.is_non_overlapping_and_dense(), "[cohort] fuse_step: a parameter of sizes ",
+                      parameter.sizes(), " and strides ", parameter.strides(), " has gaps in its memory");
     groups_.insert(*found);
   }
   TORCH_CHECK_VALUE(!groups_.empty(),
-                    "fuse_step: the optimizer holds none of the parameters that are reduced. Make it "
+                    "[cohort] fuse_step: the optimizer holds none of the parameters that are reduced. Make it "
                     "from the parameters of the module that is wrapped.");
 }
 

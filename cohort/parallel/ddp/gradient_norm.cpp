@@ -25,7 +25,7 @@ at::Tensor flat(const at::Tensor& gradient) {
 
 GradientNorm::GradientNorm(Group group, std::vector<at::Tensor> parameters, double norm_type)
     : group_(std::move(group)), parameters_(std::move(parameters)), norm_type_(norm_type) {
-  TORCH_CHECK_VALUE(norm_type > 0, "track_gradient_norm: norm_type must be positive, got ", norm_type);
+  TORCH_CHECK_VALUE(norm_type > 0, "[cohort] track_gradient_norm: norm_type must be positive, got ", norm_type);
 }
 
 // The elements of a bucket are dealt out in even pieces, in the order of the ranks.
@@ -83,7 +83,7 @@ void GradientNorm::on_end() {
 
 const at::Tensor& GradientNorm::value() const {
   TORCH_CHECK(value_.defined(),
-              "gradient_norm: no backward pass has averaged gradients since track_gradient_norm was called");
+              "[cohort] gradient_norm: no backward pass has averaged gradients since track_gradient_norm was called");
   return value_;
 }
 

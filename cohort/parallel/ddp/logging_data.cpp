@@ -11,6 +11,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/base/log.h"
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/parallel/ddp/engine.h"
 #include "cohort/parallel/ddp/replica.h"
 #include "cohort/parallel/norm/convert_sync_batch_norm.h"
@@ -202,7 +203,7 @@ void Replica::print_report() const {
   try {
     std::fputs(ddp_report().c_str(), stderr);
   } catch (const std::exception& error) {
-    base::log_warning(fmt::format("COHORT_DDP_REPORT: there is no report: {}", error.what()));
+    base::log_warning(fmt::format("COHORT_DDP_REPORT: there is no report: {}", comm::text_of(error)));
   }
 }
 

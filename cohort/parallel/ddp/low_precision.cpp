@@ -16,7 +16,7 @@ namespace cohort::ddp {
 
 void check_dtypes(const MixedPrecision& precision) {
   const auto check = [](const char* name, const std::optional<at::ScalarType>& dtype) {
-    TORCH_CHECK_VALUE(!dtype || at::isFloatingType(*dtype), "mixed_precision: ", name,
+    TORCH_CHECK_VALUE(!dtype || at::isFloatingType(*dtype), "[cohort] mixed_precision: ", name,
                       " must be a floating-point dtype, such as torch::kBFloat16, got ", dtype.value_or(at::kFloat));
   };
   check("param_dtype", precision.param_dtype);

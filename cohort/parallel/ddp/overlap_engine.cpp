@@ -11,6 +11,10 @@
 #include <utility>
 
 #include "cohort/base/log.h"
+#include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/error/exception_text.h"
+#include "cohort/comm/error/throw_error.h"
+#include "cohort/comm/group/group_backend.h"
 #include "cohort/comm/group/job_warning.h"
 #include "cohort/parallel/ddp/bucket_memory.h"
 #include "cohort/parallel/ddp/hook_result.h"
@@ -38,7 +42,7 @@ OverlapEngine::~OverlapEngine() {
   try {
     buckets_.abandon_gradients();
   } catch (const std::exception& error) {
-    base::log_warning(std::string("gradients of a step that was not finished could not be copied: ") + error.what());
+    base::log_warning("gradients of a step that was not finished could not be copied: " + comm::text_of(error));
   }
 }
 
@@ -66,10 +70,10 @@ void OverlapEngine::update_process_group(const Group& group) {
 }
 
 void OverlapEngine::register_comm_hook(CommHook hook) {
-  TORCH_CHECK(
-      !step_.is_unfinished(),
-      "register_comm_hook cannot be called while backward runs, or after one that is not finished: buckets have "
-      "gradients already. Register the communication hook before backward().");
+  TORCH_CHECK(!step_.is_unfinished(),
+              "[cohort] register_comm_hook cannot be called while backward runs, or after one that is not finished: "
+              "buckets have "
+              "gradients already. Register the communication hook before backward().");
   const bool lack_buckets = !reduction_.needs_buckets();
   reduction_.set_hook(std::move(hook));
   if (lack_buckets || buckets_.has_in_place()) install_buckets(buckets_.plan());

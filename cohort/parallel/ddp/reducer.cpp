@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/parallel/ddp/engine.h"
 #include "cohort/parallel/ddp/fused_step.h"
@@ -19,25 +20,28 @@ namespace cohort::ddp {
 namespace {
 
 void settle_options(const std::vector<at::Tensor>& parameters, ReducerOptions& options) {
-  TORCH_CHECK_VALUE(!parameters.empty(), "ddp::Reducer needs at least one parameter");
+  TORCH_CHECK_VALUE(!parameters.empty(), "[cohort] ddp::Reducer needs at least one parameter");
   for (size_t i = 0; i < parameters.size(); ++i) {
     TORCH_CHECK_VALUE(parameters[i].defined() && parameters[i].is_leaf() && parameters[i].requires_grad(),
-                      "ddp::Reducer: parameter ", i, " must be a leaf tensor that requires a gradient");
+                      "[cohort] ddp::Reducer: parameter ", i, " must be a leaf tensor that requires a gradient");
   }
   if (!options.process_group) options.process_group = default_group();
-  TORCH_CHECK_VALUE(is_member(options.process_group), "ddp::Reducer: this rank is not a member of the process group");
+  TORCH_CHECK_VALUE(is_member(options.process_group),
+                    "[cohort] ddp::Reducer: this rank is not a member of the process group");
   auto& sparse = options.expect_sparse_gradient;
   if (sparse.empty()) sparse.assign(parameters.size(), false);
   TORCH_CHECK_VALUE(sparse.size() == parameters.size(),
-                    "ddp::ReducerOptions: expect_sparse_gradient needs one flag per parameter, ", parameters.size(),
-                    ", got ", sparse.size());
+                    "[cohort] ddp::ReducerOptions: expect_sparse_gradient needs one flag per parameter, ",
+                    parameters.size(), ", got ", sparse.size());
   TORCH_CHECK_VALUE(options.parameter_names.empty() || options.parameter_names.size() == parameters.size(),
-                    "ddp::ReducerOptions: parameter_names needs one name per parameter, ", parameters.size(), ", got ",
-                    options.parameter_names.size());
+                    "[cohort] ddp::ReducerOptions: parameter_names needs one name per parameter, ", parameters.size(),
+                    ", got ", options.parameter_names.size());
   TORCH_CHECK_VALUE(!options.bucket_cap_mb || *options.bucket_cap_mb > 0,
-                    "ddp::ReducerOptions: bucket_cap_mb must be positive, got ", options.bucket_cap_mb.value_or(0));
+                    "[cohort] ddp::ReducerOptions: bucket_cap_mb must be positive, got ",
+                    options.bucket_cap_mb.value_or(0));
   for (const double mb : options.bucket_cap_mb_list) {
-    TORCH_CHECK_VALUE(mb > 0, "ddp::ReducerOptions: each number of bucket_cap_mb_list must be positive, got ", mb);
+    TORCH_CHECK_VALUE(mb > 0, "[cohort] ddp::ReducerOptions: each number of bucket_cap_mb_list must be positive, got ",
+                      mb);
   }
 }
 
@@ -56,8 +60,7 @@ void verify_parameters(const Group& group, const std::vector<at::Tensor>& parame
   } catch (const c10::DistError&) {  // the ranks' exchange has failed
     throw;
   } catch (const c10::Error& error) {
-    TORCH_CHECK(false,
-                different_parameters_message(group->getRank(), group->getSize(), error.what_without_backtrace()));
+    TORCH_CHECK(false, different_parameters_message(group->getRank(), group->getSize(), comm::text_of(error)));
   }
 }
 
@@ -152,13 +155,14 @@ void Reducer::remove_autograd_hooks() { engine_->remove_hooks(); }
 
 void Reducer::check_not_observed() const {
   TORCH_CHECK(!fused_step_ && !gradient_norm_,
-              "fuse_step and track_gradient_norm exclude each other, and each can only be called once.");
+              "[cohort] fuse_step and track_gradient_norm exclude each other, and each can only be called once.");
 }
 
 void Reducer::fuse_step(torch::optim::Optimizer& optimizer) {
   check_not_observed();
-  TORCH_CHECK(!expects_sparse_,
-              "fuse_step does not support sparse gradients. Call the optimizer's step() after backward instead.");
+  TORCH_CHECK(
+      !expects_sparse_,
+      "[cohort] fuse_step does not support sparse gradients. Call the optimizer's step() after backward instead.");
   auto step = std::make_unique<FusedStep>(optimizer, parameters_);
   engine_->observe(*step);
   fused_step_ = std::move(step);
@@ -167,10 +171,11 @@ void Reducer::fuse_step(torch::optim::Optimizer& optimizer) {
 void Reducer::track_gradient_norm(double norm_type) {
   check_not_observed();
   TORCH_CHECK(!expects_sparse_,
-              "track_gradient_norm does not support sparse gradients. Use clip_grad_norm_ after backward.");
-  TORCH_CHECK_NOT_IMPLEMENTED(std::none_of(parameters_.begin(), parameters_.end(), parallel::is_sharded),
-                              "track_gradient_norm does not ask the ranks of tensor-parallel layers, which have other "
-                              "parts. Use clip_grad_norm_ after backward.");
+              "[cohort] track_gradient_norm does not support sparse gradients. Use clip_grad_norm_ after backward.");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      std::none_of(parameters_.begin(), parameters_.end(), parallel::is_sharded),
+      "[cohort] track_gradient_norm does not ask the ranks of tensor-parallel layers, which have other "
+      "parts. Use clip_grad_norm_ after backward.");
   auto norm = std::make_unique<GradientNorm>(group_, parameters_, norm_type);
   if (has_comm_hook_) norm->look_at_all();
   engine_->observe(*norm);
@@ -178,7 +183,7 @@ void Reducer::track_gradient_norm(double norm_type) {
 }
 
 at::Tensor Reducer::gradient_norm() const {
-  TORCH_CHECK(gradient_norm_, "gradient_norm needs track_gradient_norm, once, before");
+  TORCH_CHECK(gradient_norm_, "[cohort] gradient_norm needs track_gradient_norm, once, before");
   return gradient_norm_->value();
 }
 

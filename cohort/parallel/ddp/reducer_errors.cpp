@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "cohort/comm/error/exception_text.h"
+
 namespace cohort::ddp {
 namespace {
 
@@ -165,8 +167,9 @@ std::string graph_changed_message(const ExtraGradient& state) {
 }
 
 std::string failed_before_message(Reader reader, const std::string& failure) {
-  return fmt::format("this {} cannot go on: an earlier step failed\n{}",
-                     reader == Reader::kReducer ? "ddp::Reducer" : "DistributedDataParallel", failure);
+  return fmt::format("[cohort] this {} cannot go on: an earlier step failed\n{}",
+                     reader == Reader::kReducer ? "ddp::Reducer" : "DistributedDataParallel",
+                     comm::without_mark(failure));
 }
 
 std::string none_unused_message(Reader reader) {

@@ -79,7 +79,7 @@ void check_averaged_once(const Module& root, const NamedParameters& parameters) 
     for (const auto& inner : item.value()->parameters()) {
       const auto is_inner = [&](const at::Tensor& parameter) { return parameter.is_same(inner); };
       const auto found = std::find_if(parameters.tensors.begin(), parameters.tensors.end(), is_inner);
-      TORCH_CHECK_VALUE(found == parameters.tensors.end(), "DistributedDataParallel: the module ",
+      TORCH_CHECK_VALUE(found == parameters.tensors.end(), "[cohort] DistributedDataParallel: the module ",
                         item.key().empty() ? "" : "\"" + item.key() + "\" inside ",
                         "is wrapped already, so that gradients such as that of \"",
                         parameters.names[found - parameters.tensors.begin()],
@@ -167,9 +167,10 @@ Replica::Replica(Module& module, Options options) : options_(std::move(options))
   for (const auto& [name, parameter] : delayed) options_.parameters_and_buffers_to_ignore.insert(name);
   if (options_.mixed_precision) {
     check_dtypes(*options_.mixed_precision);
-    TORCH_CHECK_VALUE(delayed.empty(),
-                      "mixed_precision and delay_all_reduce_named_params exclude each other: delayed parameters would "
-                      "keep their dtype, and inputs would not.");
+    TORCH_CHECK_VALUE(
+        delayed.empty(),
+        "[cohort] mixed_precision and delay_all_reduce_named_params exclude each other: delayed parameters would "
+        "keep their dtype, and inputs would not.");
   }
   auto parameters = trainable_parameters(module_, options_.parameters_and_buffers_to_ignore);
   TORCH_CHECK(
@@ -182,7 +183,7 @@ Replica::Replica(Module& module, Options options) : options_(std::move(options))
   device_ = (parameters.tensors.empty() ? delayed.front().second : parameters.tensors.front()).device();
   if (!options_.process_group) options_.process_group = default_group();
   TORCH_CHECK_VALUE(is_member(options_.process_group),
-                    "DistributedDataParallel: this rank is not a member of the process group");
+                    "[cohort] DistributedDataParallel: this rank is not a member of the process group");
   if (!delayed.empty()) {
     std::vector<at::Tensor> tensors;
     for (const auto& [name, parameter] : delayed) tensors.push_back(parameter);
@@ -208,9 +209,10 @@ Replica::Replica(Module& module, Options options) : options_(std::move(options))
     const bool has_sparse = std::count(parameters.is_sparse.begin(), parameters.is_sparse.end(), true) > 0;
     const bool has_complex = std::any_of(parameters.tensors.begin(), parameters.tensors.end(),
                                          [](const at::Tensor& parameter) { return parameter.is_complex(); });
-    TORCH_CHECK_VALUE(!has_complex, "mixed_precision does not support complex parameters.");
-    TORCH_CHECK_VALUE(!has_sparse,
-                      "mixed_precision does not support sparse gradients. Make the embedding with sparse=false.");
+    TORCH_CHECK_VALUE(!has_complex, "[cohort] mixed_precision does not support complex parameters.");
+    TORCH_CHECK_VALUE(
+        !has_sparse,
+        "[cohort] mixed_precision does not support sparse gradients. Make the embedding with sparse=false.");
     gradient_dtype = options_.mixed_precision->param_dtype;
   }
   reducer_options.expect_sparse_gradient = std::move(parameters.is_sparse);
@@ -240,8 +242,9 @@ void Replica::set_up_mixed_precision() {
 }
 
 Reducer& Replica::reducer() {
-  TORCH_CHECK(reducer_,
-              "DistributedDataParallel: the all-reduce of every parameter is delayed, so there is no reducer.");
+  TORCH_CHECK(
+      reducer_,
+      "[cohort] DistributedDataParallel: the all-reduce of every parameter is delayed, so there is no reducer.");
   return *reducer_;
 }
 
@@ -365,14 +368,14 @@ bool Replica::reduces_gradients() const {
 }
 
 void Replica::track_gradient_norm(double norm_type) {
-  TORCH_CHECK(
-      !is_in_join(),
-      "track_gradient_norm cannot be called inside of a join, of which the other ranks may have no data any more. "
-      "Use clip_grad_norm_ after backward.");
-  TORCH_CHECK(
-      !delayed_,
-      "track_gradient_norm and delay_all_reduce_named_params exclude each other: delayed gradients are not in the "
-      "norm. Use clip_grad_norm_ after backward.");
+  TORCH_CHECK(!is_in_join(),
+              "[cohort] track_gradient_norm cannot be called inside of a join, of which the other ranks may have no "
+              "data any more. "
+              "Use clip_grad_norm_ after backward.");
+  TORCH_CHECK(!delayed_,
+              "[cohort] track_gradient_norm and delay_all_reduce_named_params exclude each other: delayed gradients "
+              "are not in the "
+              "norm. Use clip_grad_norm_ after backward.");
   reducer().track_gradient_norm(norm_type);
 }
 
@@ -394,18 +397,20 @@ void Replica::await_announcements() {
 }
 
 std::unique_ptr<JoinHook> Replica::join_hook(const JoinOptions& options) {
-  TORCH_CHECK(!reducer().tracks_gradient_norm(),
-              "join and track_gradient_norm exclude each other: ranks without data know nothing of their share of the "
-              "norm. Use "
-              "clip_grad_norm_ after backward.");
-  was_in_join_ = true;
   TORCH_CHECK(
-      !options_.skip_all_reduce_unused_params,
-      "join and skip_all_reduce_unused_params exclude each other: ranks without data do not know which buckets the "
-      "others leave out.");
-  TORCH_CHECK(!delayed_,
-              "join and delay_all_reduce_named_params exclude each other: ranks without data take no part in delayed "
-              "all-reduces.");
+      !reducer().tracks_gradient_norm(),
+      "[cohort] join and track_gradient_norm exclude each other: ranks without data know nothing of their share of the "
+      "norm. Use "
+      "clip_grad_norm_ after backward.");
+  was_in_join_ = true;
+  TORCH_CHECK(!options_.skip_all_reduce_unused_params,
+              "[cohort] join and skip_all_reduce_unused_params exclude each other: ranks without data do not know "
+              "which buckets the "
+              "others leave out.");
+  TORCH_CHECK(
+      !delayed_,
+      "[cohort] join and delay_all_reduce_named_params exclude each other: ranks without data take no part in delayed "
+      "all-reduces.");
   divides_by_live_ranks_ = !options.divide_by_initial_world_size;
   return std::make_unique<ReplicaJoinHook>(*this);
 }

@@ -43,9 +43,10 @@ CutMesh cut_mesh(const Group& layer, const MeshGroups& data, const std::string& 
   auto numbers = gathered_numbers(gathered_numbers(own, data.shards), data.replicas);
   // Without a job ranks have no numbers of their own.
   if (!is_initialized()) std::iota(numbers.begin(), numbers.end(), 0);
-  TORCH_CHECK_NOT_IMPLEMENTED(std::set<int64_t>(numbers.begin(), numbers.end()).size() == numbers.size(),
-                              "fully_shard cannot tell the ranks of a tensor-parallel layer apart: its group was made "
-                              "by somebody else than init_process_group and new_group");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      std::set<int64_t>(numbers.begin(), numbers.end()).size() == numbers.size(),
+      "[cohort] fully_shard cannot tell the ranks of a tensor-parallel layer apart: its group was made "
+      "by somebody else than init_process_group and new_group");
   std::vector<Group> groups{data.shards, layer};
   Numbers shape{data.shards->getSize(), layer->getSize()};
   if (data.replicas) {
@@ -71,7 +72,7 @@ void check_cut(const NamedParameter& parameter, const MeshGroups& data) {
     for (const int rank : comm::numbers_in_job(group)) {
       if (rank != own && std::find(layer.begin(), layer.end(), rank) != layer.end()) common.push_back(rank);
     }
-    TORCH_CHECK_VALUE(common.empty(), "fully_shard: this rank's part of '", parameter.name,
+    TORCH_CHECK_VALUE(common.empty(), "[cohort] fully_shard: this rank's part of '", parameter.name,
                       "', of a tensor-parallel layer, cannot be shared with ", base::ranks_in_words(common),
                       common.size() == 1 ? ", which has another part\n" : ", which have other parts\n",
                       "  hint: give fully_shard the data-parallel axis alone: .mesh = mesh[\"dp\"], or "

@@ -21,7 +21,7 @@ at::Tensor GatheredParamGroup::take_gradient(size_t index) {
   auto grad = take_gradient_of_whole(parameter.full);
   if (!grad.defined()) return std::exchange(items_[index].accumulated, at::Tensor());
   grad = own_gradient(grad, parameter);
-  TORCH_CHECK(grad.layout() == at::kStrided, "fully_shard does not support sparse gradients, but that of '",
+  TORCH_CHECK(grad.layout() == at::kStrided, "[cohort] fully_shard does not support sparse gradients, but that of '",
               parameter.name, "' is one");
   used_in_current_stream(grad);  // that backward was called in, perhaps, not the one that made it
   grad = comm::as_plain(grad.detach());

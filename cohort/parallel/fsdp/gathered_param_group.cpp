@@ -158,7 +158,7 @@ void GatheredParamGroup::check_place(size_t index) const {
   const auto& full = parameters_[index].full;
   TORCH_CHECK(
       own_part(full).storage().unsafeGetStorageImpl() == items_[index].whole.storage().unsafeGetStorageImpl(),
-      "Parameter '", parameters_[index].name,
+      "[cohort] Parameter '", parameters_[index].name,
       "' is no longer where fully_shard has put it: to(), set_data() or a new tensor in its place has moved it. "
       "Convert a module before fully_shard, and write to its parameters with write().");
 }

@@ -183,7 +183,8 @@ void HostParamGroup::before_forward() {
     const auto& own = own_part(full);
     const auto* const data = static_cast<const std::byte*>(own.unsafeGetTensorImpl()->storage().data());
     TORCH_CHECK(
-        own.numel() == 0 || data == read_memory_.readable->data() + read_layout_.offsets[i], "Parameter '", name,
+        own.numel() == 0 || data == read_memory_.readable->data() + read_layout_.offsets[i], "[cohort] Parameter '",
+        name,
         "' is no longer where fully_shard has put it: to(), set_data() or a new tensor in its place has moved it. "
         "Convert a module before fully_shard, and write to its parameters with write().");
     const bool before = items_[i].requires_grad;
@@ -232,7 +233,7 @@ void HostParamGroup::on_gradient(size_t index) {
   }
   auto& chunk = chunks_[item.chunk];
   TORCH_CHECK(
-      !chunk.is_posted, "Parameter '", parameters_[index].name,
+      !chunk.is_posted, "[cohort] Parameter '", parameters_[index].name,
       "' has got a second gradient in one backward pass. Either it is used outside of its wrapper's forward, or "
       "several reentrant backward passes use it, as reentrant activation checkpointing makes them: use "
       "checkpoint() with use_reentrant = false.");
@@ -260,7 +261,7 @@ at::Tensor HostParamGroup::take_gradient(size_t index) {
   auto before = std::exchange(items_[index].accumulated, at::Tensor());
   if (!grad.defined()) return before;
   grad = own_gradient(grad, parameter);
-  TORCH_CHECK(grad.layout() == at::kStrided, "fully_shard does not support sparse gradients, but that of '",
+  TORCH_CHECK(grad.layout() == at::kStrided, "[cohort] fully_shard does not support sparse gradients, but that of '",
               parameter.name, "' is one");
   if (before.defined()) return before.add_(grad);
   return comm::as_plain(grad.detach().to(items_[index].grad_dtype));
@@ -293,7 +294,7 @@ const std::byte* HostParamGroup::address(int peer, size_t index, GradientPlace p
   const auto end = begin + static_cast<size_t>(slice.count) * element;
   const bool is_staged = place.area == Area::kStaging;
   const auto limit = is_staged ? grad_layout_.num_bytes : arenas_.at(static_cast<size_t>(peer))->size();
-  TORCH_CHECK(end <= limit, "rank ", peer, " says that a gradient lies where it has no memory");
+  TORCH_CHECK(end <= limit, "[cohort] rank ", peer, " says that a gradient lies where it has no memory");
   if (is_staged) return staging_.writable->data() + grad_layout_.num_bytes * static_cast<size_t>(peer) + begin;
   return arenas_[static_cast<size_t>(peer)]->data() + begin;
 }

@@ -64,7 +64,7 @@ MeshGroups groups_of(const Options& options) {
     TORCH_CHECK_VALUE(!options.dp_mesh_dims, "mesh must have mesh_dim_names when dp_mesh_dims is provided");
     return {options.process_group ? options.process_group : default_group(), {}};
   }
-  TORCH_CHECK_VALUE(!options.process_group, "fully_shard takes a mesh or a process group, not both");
+  TORCH_CHECK_VALUE(!options.process_group, "[cohort] fully_shard takes a mesh or a process group, not both");
   return groups_of(options.dp_mesh_dims ? data_parallel_mesh(*options.mesh, *options.dp_mesh_dims) : *options.mesh);
 }
 
@@ -74,8 +74,8 @@ int64_t shard_dim(const NamedParameter& parameter, int num_ranks, const Options&
   if (!placement) return 0;
   const auto ndim = parameter.tensor.dim();
   const auto dim = placement->dim < 0 ? placement->dim + ndim : placement->dim;
-  TORCH_CHECK_VALUE(0 <= dim && dim < ndim, "shard_placement_fn says Shard(", placement->dim, ") of parameter '",
-                    parameter.name, "', which has ", ndim, " dimensions");
+  TORCH_CHECK_VALUE(0 <= dim && dim < ndim, "[cohort] shard_placement_fn says Shard(", placement->dim,
+                    ") of parameter '", parameter.name, "', which has ", ndim, " dimensions");
   TORCH_CHECK_NOT_IMPLEMENTED(dim == 0 || own_part(parameter.tensor).size(dim) % num_ranks == 0,
                               "FSDP does not support uneven sharding on dim ", dim, ": ",
                               own_part(parameter.tensor).sizes(), " (world size: ", num_ranks, ")");

@@ -23,17 +23,17 @@ void check_has_forward(const Module& module) {
 }
 
 void check_modules(const std::vector<Module*>& modules) {
-  TORCH_CHECK_VALUE(!modules.empty(), "fully_shard got a list without modules");
+  TORCH_CHECK_VALUE(!modules.empty(), "[cohort] fully_shard got a list without modules");
   for (const auto* const module : modules) {
     check_has_forward(*module);
     const auto inner = module->modules(/*include_self=*/false);
     for (const auto* const other : modules) {
       const bool is_inner =
           std::any_of(inner.begin(), inner.end(), [&](const auto& each) { return each.get() == other; });
-      TORCH_CHECK_VALUE(!is_inner, "fully_shard got a list of modules in which ", other->name(), " is a part of ",
-                        module->name(), ": give it the outer one alone");
+      TORCH_CHECK_VALUE(!is_inner, "[cohort] fully_shard got a list of modules in which ", other->name(),
+                        " is a part of ", module->name(), ": give it the outer one alone");
       TORCH_CHECK_VALUE(std::count(modules.begin(), modules.end(), other) == 1,
-                        "fully_shard got a list of modules with ", other->name(), " twice");
+                        "[cohort] fully_shard got a list of modules with ", other->name(), " twice");
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/dtensor/wrapper/whole_tensor.h"
 #include "cohort/dtensor/wrapper/wrapper.h"
@@ -64,7 +65,7 @@ DeviceMesh side_by_side(const DeviceMesh& first, const DeviceMesh& second) {
     return DeviceMesh::concatenate({first, second});
   } catch (const c10::Error& error) {
     TORCH_CHECK_VALUE(false, "FSDP requires the DP and model parallel TP/EP mesh to have the same parent mesh but got ",
-                      first.to_string(), " and ", second.to_string(), ": ", error.what_without_backtrace(),
+                      first.to_string(), " and ", second.to_string(), ": ", comm::text_of(error),
                       "\n  hint: make one mesh with an axis for each, and give fully_shard mesh[\"dp\"], and the "
                       "module's parameters mesh[\"tp\"]");
   }
@@ -141,7 +142,7 @@ void put_own_part(const at::Tensor& parameter, const at::Tensor& values) {
 at::Tensor own_gradient(const at::Tensor& gradient, const at::Tensor& parameter,
                         const std::vector<int64_t>& data_axes) {
   if (!is_dtensor(parameter)) return gradient;
-  TORCH_CHECK(is_dtensor(gradient), "the gradient of a DTensor parameter of shape ", parameter.sizes(),
+  TORCH_CHECK(is_dtensor(gradient), "[cohort] the gradient of a DTensor parameter of shape ", parameter.sizes(),
               " is a plain tensor");
   const auto& lies = dtensor::parts_of(gradient).placements;
   auto placements = dtensor::parts_of(parameter).placements;

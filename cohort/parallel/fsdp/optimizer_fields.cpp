@@ -58,7 +58,7 @@ bool is_divisible(const torch::optim::Optimizer& optimizer) {
 
 void check_divisible(const torch::optim::Optimizer& optimizer) {
   TORCH_CHECK_NOT_IMPLEMENTED(is_divisible(optimizer),
-                              "only the state of SGD, Adam, AdamW, Adagrad and RMSprop, and of kinds that "
+                              "[cohort] only the state of SGD, Adam, AdamW, Adagrad and RMSprop, and of kinds that "
                               "register_optimizer_kind has been told, can be put together from shards");
 }
 

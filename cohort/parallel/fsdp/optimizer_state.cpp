@@ -66,15 +66,16 @@ Group sharding_group_of(const std::vector<ParameterPlace>& places) {
     const auto own = groups.empty() ? Group() : groups.front();
     TORCH_CHECK_NOT_IMPLEMENTED(
         groups.size() < 2,
-        "the optimizer's parameters are cut on other axes of the mesh, too, as by tensor parallelism\n  hint: "
+        "[cohort] the optimizer's parameters are cut on other axes of the mesh, too, as by tensor parallelism\n  hint: "
         "get_optimizer_state_dict (checkpoint/state/distributed_state.h) knows these");
-    TORCH_CHECK_NOT_IMPLEMENTED(!group || own == group,
-                                "the optimizer's parameters are sharded over several groups of ranks; give those of "
-                                "each group an optimizer of their own");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !group || own == group,
+        "[cohort] the optimizer's parameters are sharded over several groups of ranks; give those of "
+        "each group an optimizer of their own");
     group = own;
   }
   TORCH_CHECK_VALUE(group,
-                    "none of the optimizer's parameters is a shard; build it on model->parameters() of what "
+                    "[cohort] none of the optimizer's parameters is a shard; build it on model->parameters() of what "
                     "fully_shard has returned");
   return group;
 }
@@ -141,10 +142,10 @@ std::vector<ShardRows> rows_of_places(const std::vector<ParameterPlace>& places,
 
 // On rank 0.
 void check_full(const Optimizer* full, const Optimizer& optimizer, const std::vector<ShardRows>& rows) {
-  TORCH_CHECK_VALUE(full,
-                    "the state of all parameters needs an optimizer on rank 0 of the group, but it is null there");
+  TORCH_CHECK_VALUE(
+      full, "[cohort] the state of all parameters needs an optimizer on rank 0 of the group, but it is null there");
   TORCH_CHECK_TYPE(typeid(*full) == typeid(optimizer),
-                   "the optimizers of shards and of all parameters must be of one kind");
+                   "[cohort] the optimizers of shards and of all parameters must be of one kind");
   const auto& theirs = full->param_groups();
   const auto& ours = optimizer.param_groups();
   TORCH_CHECK_VALUE(theirs.size() == ours.size(), "loaded state dict has a different number of parameter groups");
@@ -158,13 +159,14 @@ void check_full(const Optimizer* full, const Optimizer& optimizer, const std::ve
     auto sizes = own_places[i].parameter.sizes().vec();
     const auto& counts = rows[i].counts;
     if (!counts.empty()) sizes[rows[i].dim] = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-    TORCH_CHECK_VALUE(places[i].parameter.sizes() == sizes, describe_place(places[i]), " has the shape ",
+    TORCH_CHECK_VALUE(places[i].parameter.sizes() == sizes, "[cohort] ", describe_place(places[i]), " has the shape ",
                       places[i].parameter.sizes(), ", but all ranks' shards together have ", at::IntArrayRef(sizes));
     const auto fields = fields_of(*full, places[i].parameter);
     for (size_t j = 0; fields && j < fields->tensors.size(); ++j) {
       const auto& tensor = fields->tensors[j];
-      TORCH_CHECK_VALUE(!tensor.defined() || tensor.sizes() == sizes, "the state of ", describe_place(places[i]),
-                        " has the shape ", tensor.sizes(), ", the parameter has ", at::IntArrayRef(sizes));
+      TORCH_CHECK_VALUE(!tensor.defined() || tensor.sizes() == sizes, "[cohort] the state of ",
+                        describe_place(places[i]), " has the shape ", tensor.sizes(), ", the parameter has ",
+                        at::IntArrayRef(sizes));
     }
   }
 }

@@ -109,10 +109,10 @@ void RootPass::meet_before_pass() {
 }
 
 void RootPass::note_backward() {
-  TORCH_CHECK(
-      !is_in_backward_ || !backward_.expired(),
-      "An exception has ended the last backward pass of a fully_shard module. Before another backward pass, call "
-      "reset_iter_state() or begin a forward pass: both let go what that one has left.");
+  TORCH_CHECK(!is_in_backward_ || !backward_.expired(),
+              "[cohort] An exception has ended the last backward pass of a fully_shard module. Before another backward "
+              "pass, call "
+              "reset_iter_state() or begin a forward pass: both let go what that one has left.");
   if (is_in_backward_) return;
   meet_before_pass();  // where one forward has several backward passes
   is_in_backward_ = true;
@@ -230,7 +230,7 @@ void RootPass::meet(Meeting& meeting, Phase phase) {
     const bool is_same =
         theirs[kNumWords * peer + kPhase] == own[kPhase] && theirs[kNumWords * peer + kRoot] == own[kRoot];
     TORCH_CHECK_WITH(DistBackendError, is_same,
-                     "FullySharded: the ranks do not take the same steps\n  caused by: rank ", rank, " ",
+                     "[cohort] FullySharded: the ranks do not take the same steps\n  caused by: rank ", rank, " ",
                      position(meeting, rank), "\n  caused by: rank ", peer, " ", position(meeting, peer),
                      "\n  hint: ", comm::kUnevenStepsHint);
   }

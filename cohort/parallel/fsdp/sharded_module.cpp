@@ -28,7 +28,7 @@ void walk(const Module& module, const std::string& prefix, std::unordered_set<co
 }
 
 void check_gathered(const Sharding& sharding, const char* function) {
-  TORCH_CHECK_VALUE(sharding.follows_passes(), function,
+  TORCH_CHECK_VALUE(sharding.follows_passes(), "[cohort] ", function,
                     " has no meaning where the ranks share one memory: nothing is scattered there. Give fully_shard "
                     "one_memory = false.");
 }
@@ -203,12 +203,12 @@ void ShardedModule::set_all_reduce_hook(const std::function<void(const at::Tenso
 }
 
 void ShardedModule::set_custom_all_gather(std::shared_ptr<AllGather> comm) {
-  TORCH_CHECK_VALUE(comm, "set_custom_all_gather needs an AllGather");
+  TORCH_CHECK_VALUE(comm, "[cohort] set_custom_all_gather needs an AllGather");
   set_each(/*recurse=*/false, [&](GroupSettings& settings) { settings.all_gather = comm; });
 }
 
 void ShardedModule::set_custom_reduce_scatter(std::shared_ptr<ReduceScatter> comm) {
-  TORCH_CHECK_VALUE(comm, "set_custom_reduce_scatter needs a ReduceScatter");
+  TORCH_CHECK_VALUE(comm, "[cohort] set_custom_reduce_scatter needs a ReduceScatter");
   for (const auto& own : shardings()) check_gathered(*own, "set_custom_reduce_scatter");
   set_each(/*recurse=*/false, [&](GroupSettings& settings) { settings.reduce_scatter = comm; });
 }

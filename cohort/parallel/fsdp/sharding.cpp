@@ -15,6 +15,7 @@
 #include "cohort/comm/agreement/rank_exchange.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/shm_empty.h"
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/group/job_warning.h"
 #include "cohort/comm/group/unshared_batches.h"
 #include "cohort/comm/watch/unwrapped_training.h"
@@ -68,7 +69,7 @@ c10::Device device_of(const std::vector<NamedParameter>& parameters, const Optio
   for (const auto& parameter : parameters) {
     const auto place = parameter.tensor.device();
     if (place.is_meta() || (options.mesh && place.is_cpu())) continue;  // it is moved
-    TORCH_CHECK_VALUE(!device || *device == place, "fully_shard needs all parameters on one device, but '",
+    TORCH_CHECK_VALUE(!device || *device == place, "[cohort] fully_shard needs all parameters on one device, but '",
                       parameter.name, "' is on ", place, ", not on ", *device);
     device = place;
   }
@@ -141,8 +142,8 @@ comm::Facts facts_of(const std::vector<NamedParameter>& parameters, c10::Device 
 void check_mesh(const NamedParameter& parameter, const MeshGroups& groups, const Options& options) {
   if (!options.shard_placement_fn) return;
   const auto mesh = options.shard_placement_fn(parameter.tensor).mesh;
-  TORCH_CHECK_VALUE(!mesh || groups_of(*mesh) == groups, "shard_placement_fn gives parameter '", parameter.name,
-                    "' another mesh than this Sharding has: make one Sharding for each mesh");
+  TORCH_CHECK_VALUE(!mesh || groups_of(*mesh) == groups, "[cohort] shard_placement_fn gives parameter '",
+                    parameter.name, "' another mesh than this Sharding has: make one Sharding for each mesh");
 }
 
 // Of replicas, too.
@@ -260,10 +261,10 @@ void Sharding::join_root() {
   root->set_is_last_backward(is_last_backward_);
   if (post_optim_event_) root->set_post_optim_event(std::move(post_optim_event_));
   for (auto* const other : nested) {
-    TORCH_CHECK(
-        !other->root_,
-        "FSDP state has already been lazily initialized for a nested module\nFSDP requires running forward through "
-        "the root module first");
+    TORCH_CHECK(!other->root_,
+                "FSDP state has already been lazily initialized for a nested module\nFSDP requires running "
+                "forward through "
+                "the root module first");
   }
   for (auto* const other : nested) {
     other->root_ = root;
@@ -277,7 +278,8 @@ void Sharding::join_root() {
 
 Sharding::Forward::Forward(Sharding& sharding, size_t module)
     : sharding_(sharding), module_(module), num_exceptions_(std::uncaught_exceptions()) {
-  TORCH_CHECK_INDEX(module < sharding.group_->modules_to_run().num_modules(), "this Sharding has no module ", module);
+  TORCH_CHECK_INDEX(module < sharding.group_->modules_to_run().num_modules(), "[cohort] this Sharding has no module ",
+                    module);
   sharding_.join_root();
   if (at::GradMode::is_enabled() && sharding_.process_group_->getSize() > 1) comm::check_batch_is_of_share();
   sharding_.root_->begin_forward();
@@ -388,7 +390,7 @@ GroupSettings& Sharding::settings() { return group_->settings(); }
 const GroupSettings& Sharding::settings() const { return group_->settings(); }
 
 void Sharding::set_gradient_divide_factor(double factor) {
-  TORCH_CHECK_VALUE(factor > 0, "the gradient divide factor must be positive, got ", factor);
+  TORCH_CHECK_VALUE(factor > 0, "[cohort] the gradient divide factor must be positive, got ", factor);
   settings().gradient_divide_factor = factor;
 }
 
@@ -429,7 +431,7 @@ void Sharding::reset_iter_state() {
 }
 
 void Sharding::share_comm_ctx(Sharding& other) {
-  TORCH_CHECK(!root_ && !other.root_, "share_comm_ctx must be called before the first forward pass");
+  TORCH_CHECK(!root_ && !other.root_, "[cohort] share_comm_ctx must be called before the first forward pass");
   other.context_->max_reductions = std::max(other.context_->max_reductions, context_->max_reductions);
   context_ = other.context_;
   group_->join(context_, /*is_root=*/false);
@@ -464,7 +466,7 @@ void Sharding::write(const Writer& writer) {
   for (const auto& group : model_groups) written = comm::RankExchange(group).from_first(written);
   group_->refresh();
   if (group_->meeting_group()) barrier({.group = process_group_});
-  TORCH_CHECK(written, "write() failed on rank 0 of the group: ", written.error().describe());
+  TORCH_CHECK(written, "[cohort] write() failed on rank 0 of the group: ", written.error().describe());
 }
 
 }  // namespace cohort::fsdp

@@ -45,7 +45,8 @@ const comm::BackendCapability& capability_for(const AutogradCallPtr& call, const
 
 void check_one_per_rank(const TensorList& tensors, const Group& group, const char* operation) {
   const auto size = static_cast<size_t>(comm::resolve(group)->getSize());
-  TORCH_CHECK_VALUE(tensors.size() == size, operation, " needs one tensor per rank, ", size, ", got ", tensors.size());
+  TORCH_CHECK_VALUE(tensors.size() == size, "[cohort] ", operation, " needs one tensor per rank, ", size, ", got ",
+                    tensors.size());
 }
 
 struct Reduce : Function<Reduce> {
@@ -256,7 +257,7 @@ at::Tensor scatter(const TensorList& tensors, RankArgument src, const Group& gro
   const auto call = make_rooted_call(group, src);
   check_one_per_rank(tensors, group, "scatter");
   for (const auto& tensor : tensors) {
-    TORCH_CHECK_VALUE(tensor.sizes() == tensors[0].sizes(), "scatter needs tensors of one shape, got ",
+    TORCH_CHECK_VALUE(tensor.sizes() == tensors[0].sizes(), "[cohort] scatter needs tensors of one shape, got ",
                       tensors[0].sizes(), " and ", tensor.sizes());
   }
   return Scatter::apply(call, as_variables(tensors));

@@ -39,7 +39,7 @@ TensorList wait_all(TensorList tensors) {
 
 void check_differentiable(const AutogradCallPtr& call, const char* operation) {
   const bool is_linear = call->op == ReduceOp::SUM || call->op == ReduceOp::AVG;
-  TORCH_CHECK(is_linear, operation, " backward only supports 'sum' and 'avg' reduction");
+  TORCH_CHECK(is_linear, "[cohort] ", operation, " backward only supports 'sum' and 'avg' reduction");
 }
 
 at::Tensor empty_rows(const at::Tensor& like, int64_t rows) {
@@ -53,7 +53,8 @@ at::Tensor with_rows(const at::Tensor& tensor) { return tensor.dim() == 0 ? tens
 
 int64_t wrapped_dim(const at::Tensor& tensor, int64_t dim, const char* operation) {
   const auto dims = std::max<int64_t>(tensor.dim(), 1);
-  TORCH_CHECK_INDEX(dim >= -dims && dim < dims, operation, ": dimension ", dim, " of a tensor with ", tensor.dim());
+  TORCH_CHECK_INDEX(dim >= -dims && dim < dims, "[cohort] ", operation, ": dimension ", dim, " of a tensor with ",
+                    tensor.dim());
   return dim < 0 ? dim + dims : dim;
 }
 
@@ -192,11 +193,11 @@ at::Tensor all_to_all_single(const at::Tensor& tensor, const std::optional<std::
   const job::CallSite site(__builtin_return_address(0));
   TORCH_CHECK_VALUE(output_split_sizes.has_value() == input_split_sizes.has_value(),
                     "output_split_sizes and input_split_sizes must either be specified together or both left out");
-  TORCH_CHECK_VALUE(tensor.dim() > 0, "all_to_all_single needs a tensor with a dimension 0 to cut");
+  TORCH_CHECK_VALUE(tensor.dim() > 0, "[cohort] all_to_all_single needs a tensor with a dimension 0 to cut");
   const auto call = make_call(group);
   const auto size = call->group->getSize();
-  TORCH_CHECK_VALUE(output_split_sizes || tensor.size(0) % size == 0, "all_to_all_single: dim 0 is ", tensor.size(0),
-                    ", which does not divide equally among ", size, " ranks; give split sizes");
+  TORCH_CHECK_VALUE(output_split_sizes || tensor.size(0) % size == 0, "[cohort] all_to_all_single: dim 0 is ",
+                    tensor.size(0), ", which does not divide equally among ", size, " ranks; give split sizes");
   const std::vector<int64_t> equal(size, tensor.size(0) / size);
   call->output_splits = output_split_sizes.value_or(equal);
   call->input_splits = input_split_sizes.value_or(equal);
@@ -207,14 +208,14 @@ at::Tensor permute_tensor(const at::Tensor& tensor, const std::vector<int64_t>& 
   const job::CallSite site(__builtin_return_address(0));
   const auto owner = member_group(group);
   const int size = owner->getSize();
-  TORCH_CHECK_VALUE(src_dst.size() == static_cast<size_t>(size), "permute_tensor needs one destination per rank, ",
-                    size, ", got ", src_dst.size());
-  TORCH_CHECK_VALUE(tensor.dim() == 1, "permute_tensor needs a one-dimensional tensor, got ", tensor.dim(),
+  TORCH_CHECK_VALUE(src_dst.size() == static_cast<size_t>(size),
+                    "[cohort] permute_tensor needs one destination per rank, ", size, ", got ", src_dst.size());
+  TORCH_CHECK_VALUE(tensor.dim() == 1, "[cohort] permute_tensor needs a one-dimensional tensor, got ", tensor.dim(),
                     " dimensions");
   std::vector<int64_t> output_splits(size, 0);
   std::vector<int64_t> input_splits(size, 0);
   for (int src = 0; src < size; ++src) {
-    TORCH_CHECK_VALUE(src_dst[src] >= 0 && src_dst[src] < size, "permute_tensor: destination ", src_dst[src],
+    TORCH_CHECK_VALUE(src_dst[src] >= 0 && src_dst[src] < size, "[cohort] permute_tensor: destination ", src_dst[src],
                       " of rank ", src, " is out of range. Valid ranks are 0 to ", size - 1);
     if (src == owner->getRank()) input_splits[src_dst[src]] = tensor.numel();
     if (src_dst[src] == owner->getRank()) output_splits[src] = tensor.numel();
@@ -224,13 +225,13 @@ at::Tensor permute_tensor(const at::Tensor& tensor, const std::vector<int64_t>& 
 
 TensorList all_reduce_coalesced(const TensorList& tensors, const ReduceOp& op, const Group& group) {
   const job::CallSite site(__builtin_return_address(0));
-  TORCH_CHECK_VALUE(!tensors.empty(), "all_reduce_coalesced needs at least one tensor");
+  TORCH_CHECK_VALUE(!tensors.empty(), "[cohort] all_reduce_coalesced needs at least one tensor");
   return AllReduce::apply(make_call(group, op), as_variables(tensors));
 }
 
 TensorList all_gather_single_coalesced(const TensorList& tensors, const Group& group) {
   const job::CallSite site(__builtin_return_address(0));
-  TORCH_CHECK_VALUE(!tensors.empty(), "all_gather_single_coalesced needs at least one tensor");
+  TORCH_CHECK_VALUE(!tensors.empty(), "[cohort] all_gather_single_coalesced needs at least one tensor");
   TensorList inputs;
   for (const auto& tensor : tensors) inputs.push_back(with_rows(tensor));
   return AllGather::apply(make_call(group), as_variables(inputs));
@@ -239,7 +240,7 @@ TensorList all_gather_single_coalesced(const TensorList& tensors, const Group& g
 TensorList reduce_scatter_single_coalesced(const TensorList& tensors, const ReduceOp& op,
                                            const std::vector<int64_t>& scatter_dims, const Group& group) {
   const job::CallSite site(__builtin_return_address(0));
-  TORCH_CHECK_VALUE(!tensors.empty(), "reduce_scatter_single_coalesced needs at least one tensor");
+  TORCH_CHECK_VALUE(!tensors.empty(), "[cohort] reduce_scatter_single_coalesced needs at least one tensor");
   TORCH_CHECK_VALUE(scatter_dims.size() == tensors.size(), "Length of scatter_dim (", scatter_dims.size(),
                     ") must equal length of inputs (", tensors.size(), ")");
   const auto call = make_call(group, op);

@@ -37,11 +37,11 @@ Multiplexer* multiplexer_of(const at::Tensor& parameter) {
 
 GradientHook add_gradient_hook(const at::Tensor& parameter, GradientCallback callback) {
   TORCH_CHECK_VALUE(parameter.is_leaf() && parameter.requires_grad(),
-                    "a gradient hook needs a leaf tensor that requires a gradient");
+                    "[cohort] a gradient hook needs a leaf tensor that requires a gradient");
   auto& slot = torch::autograd::impl::post_acc_grad_hooks(parameter);
-  TORCH_CHECK_VALUE(
-      !slot || multiplexer_of(parameter),
-      "the parameter's post-accumulate hook slot is held by something else; use cohort::parallel::add_gradient_hook");
+  TORCH_CHECK_VALUE(!slot || multiplexer_of(parameter),
+                    "[cohort] the parameter's post-accumulate hook slot is held by something else; use "
+                    "cohort::parallel::add_gradient_hook");
   if (!slot) torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<Multiplexer>());
   return {parameter, multiplexer_of(parameter)->add(std::move(callback))};
 }

@@ -96,7 +96,7 @@ at::Tensor own_part(const at::Tensor& tensor) {
 }
 
 void check_has_own_gradient(const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(!shard_of(tensor).defined(), "a parameter of shape ", tensor.sizes(),
+  TORCH_CHECK_VALUE(!shard_of(tensor).defined(), "[cohort] a parameter of shape ", tensor.sizes(),
                     " has been sharded by fully_shard: its gradient is in its shards. Pass what parameters() of the "
                     "wrapper gives, not the inner module's parameters.");
 }

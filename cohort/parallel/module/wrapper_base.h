@@ -58,7 +58,7 @@ struct DefaultArguments : torch::nn::Module {
 template <class Net>
 std::shared_ptr<Net> owner_of(Net& net, const char* wrapper) {
   auto owner = std::dynamic_pointer_cast<Net>(net.weak_from_this().lock());
-  TORCH_CHECK_VALUE(owner, wrapper,
+  TORCH_CHECK_VALUE(owner, "[cohort] ", wrapper,
                     " keeps the module that it wraps alive, but no std::shared_ptr owns this one; make it by "
                     "std::make_shared, or by its holder, such as torch::nn::Linear");
   return owner;
@@ -97,7 +97,7 @@ class WrapperBase : public torch::nn::Module {
     stream << ")";
   }
   std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& = std::nullopt) const override {
-    TORCH_CHECK(false, name(), " cannot be cloned; clone the inner module() and wrap the copy");
+    TORCH_CHECK(false, "[cohort] ", name(), " cannot be cloned; clone the inner module() and wrap the copy");
   }
 
  protected:

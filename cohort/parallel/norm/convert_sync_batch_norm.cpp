@@ -89,7 +89,7 @@ at::Tensor carrier_of(const Layer& layer) {
 
 void check_convertible(const std::string& name, const torch::nn::Module& layer) {
   TORCH_CHECK_VALUE(!layer.weak_from_this().expired(),
-                    "convert_sync_batchnorm: ", name.empty() ? "the module" : "\"" + name + "\"",
+                    "[cohort] convert_sync_batchnorm: ", name.empty() ? "the module" : "\"" + name + "\"",
                     " cannot be converted, as no std::shared_ptr owns it\n  hint: make it by its holder, such as "
                     "torch::nn::BatchNorm2d, or by std::make_shared");
 }

@@ -144,7 +144,7 @@ at::Tensor gradient_of_input(const at::Tensor& gradient, const variable_list& sa
 
 variable_list JointBatchNorm::backward(AutogradContext* context, variable_list gradients) {
   TORCH_CHECK(!at::GradMode::is_enabled(),
-              "SyncBatchNorm has no second derivatives\n  hint: call backward() without create_graph");
+              "[cohort] SyncBatchNorm has no second derivatives\n  hint: call backward() without create_graph");
   const auto call = c10::static_intrusive_pointer_cast<JointCall>(context->saved_data["call"].toCapsule());
   const auto saved = context->get_saved_variables();
   const auto gradient = dense(gradients[0], saved[0].suggest_memory_format());

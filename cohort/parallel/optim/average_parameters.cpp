@@ -28,9 +28,10 @@ void synchronize_accelerator() {
 
 void average_parameters(const Tensors& parameters, const Group& process_group) {
   if (!is_member(process_group)) return;
-  TORCH_CHECK_VALUE(!parameters.list().empty(),
-                    "average_parameters: there is no parameter to average. Parameters without a gradient are left out; "
-                    "average after backward(), before the gradients are set to none");
+  TORCH_CHECK_VALUE(
+      !parameters.list().empty(),
+      "[cohort] average_parameters: there is no parameter to average. Parameters without a gradient are left out; "
+      "average after backward(), before the gradients are set to none");
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> parts;
   for (const auto& parameter : parameters.list()) parts.push_back(parameter.detach().reshape(-1));

@@ -61,8 +61,8 @@ ParameterList real_ones(ParameterList list) {
 
 // The kernels walk through the memory of a parameter and of all that belongs to it alike, and look at the parameter's size only.
 at::Tensor like_parameter(const at::Tensor& parameter, const at::Tensor& tensor, const char* name) {
-  TORCH_CHECK(tensor.sizes() == parameter.sizes(), "The ", name, " of a parameter of sizes ", parameter.sizes(),
-              " has sizes ", tensor.sizes());
+  TORCH_CHECK(tensor.sizes() == parameter.sizes(), "[cohort] The ", name, " of a parameter of sizes ",
+              parameter.sizes(), " has sizes ", tensor.sizes());
   if (tensor.strides() == parameter.strides() && tensor.scalar_type() == parameter.scalar_type() &&
       tensor.device() == parameter.device() && !comm::is_lazy(tensor)) {
     return tensor;

@@ -79,10 +79,10 @@ c10::impl::GenericDict empty_state() { return c10::impl::GenericDict(c10::String
 
 double number_in(const c10::impl::GenericDict& state, const char* key) {
   const auto entry = state.find(key);
-  TORCH_CHECK_VALUE(entry != state.end(), "The source state dict has no entry \"", key, "\".");
+  TORCH_CHECK_VALUE(entry != state.end(), "[cohort] The source state dict has no entry \"", key, "\".");
   const auto& value = entry->value();
-  TORCH_CHECK_VALUE(value.isDouble() || value.isInt(), "\"", key, "\" of the source state dict is ", value.tagKind(),
-                    ", not a number.");
+  TORCH_CHECK_VALUE(value.isDouble() || value.isInt(), "[cohort] \"", key, "\" of the source state dict is ",
+                    value.tagKind(), ", not a number.");
   return value.isDouble() ? value.toDouble() : static_cast<double>(value.toInt());
 }
 

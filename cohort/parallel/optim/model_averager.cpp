@@ -26,19 +26,19 @@ void check_warmup_steps(int64_t warmup_steps) {
 }
 
 void check_periods(const std::vector<PeriodGroupSize>& period_group_sizes, int overall_size) {
-  TORCH_CHECK_VALUE(!period_group_sizes.empty(), "Arg ``period_group_sizes`` must not be empty.");
+  TORCH_CHECK_VALUE(!period_group_sizes.empty(), "[cohort] Arg ``period_group_sizes`` must not be empty.");
   TORCH_CHECK_VALUE(period_group_sizes.front().first > 0,
                     "The minimum period in arg ``period_group_sizes`` must be a positive value.");
   std::set<int64_t> periods;
   for (const auto& [period, size] : period_group_sizes) {
-    TORCH_CHECK_VALUE(period > 0 && periods.insert(period).second, "The period ", period,
+    TORCH_CHECK_VALUE(period > 0 && periods.insert(period).second, "[cohort] The period ", period,
                       " in arg ``period_group_sizes`` must be positive and there once.");
   }
   TORCH_CHECK_VALUE(period_group_sizes.back().second == overall_size, "The last value in arg ``period_group_sizes`` ",
                     period_group_sizes.back().second, " must be equal to the size of arg ``process_group`` ",
                     overall_size, ".");
   for (const auto& [period, size] : period_group_sizes) {
-    TORCH_CHECK_VALUE(size > 0 && overall_size % size == 0, "The group size ", size, " of period ", period,
+    TORCH_CHECK_VALUE(size > 0 && overall_size % size == 0, "[cohort] The group size ", size, " of period ", period,
                       " in arg ``period_group_sizes`` must divide the size of arg ``process_group`` ", overall_size,
                       ".");
   }

@@ -14,9 +14,9 @@ TensorList chunks_of(const at::Tensor& tensor, int num_microbatches, const Tenso
                     "[cohort] pipeline: a tensor without dimensions cannot be cut into microbatches\n"
                     "  hint: TensorChunkSpec::replicate() gives it to each of them");
   const int64_t size = tensor.size(spec.split_dim);
-  TORCH_CHECK_VALUE(size >= num_microbatches, "Tensor size ", size, " is smaller than num_chunks\n  hint: dimension ",
-                    spec.split_dim, " is cut into ", num_microbatches,
-                    " microbatches; give fewer of them, or a larger batch");
+  TORCH_CHECK_VALUE(size >= num_microbatches, "[cohort] Tensor size ", size,
+                    " is smaller than num_chunks\n  hint: dimension ", spec.split_dim, " is cut into ",
+                    num_microbatches, " microbatches; give fewer of them, or a larger batch");
   return at::tensor_split(tensor, num_microbatches, spec.split_dim);
 }
 

@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/parallel/pipeline/pipeline_runtime.h"
-#include "cohort/parallel/pipeline/throw_error.h"
 #include "cohort/pipeline/lowering.h"
 #include "cohort/pipeline/schedules.h"
 #include "cohort/pipeline/simulation.h"
@@ -53,21 +53,21 @@ FullOrder complete(const pipeline::PipelineOrder& order, pipeline::OrderFormat f
       !defers || format == OrderFormat::kComputeOnly,
       "[cohort] pipeline: defer_receives is for lists whose communication the schedule adds, but a list of "
       "format kComputeComms has its own");
-  FullOrder full{order, value_of(validate_compute(order, shape, format))};
+  FullOrder full{order, comm::or_throw_value(validate_compute(order, shape, format))};
   if (format == OrderFormat::kComputeOnly) {
-    value_of(simulate(order, full.stage_ranks, format));
-    full.order = value_of(add_communication(order, full.stage_ranks, shape.num_microbatches));
-    if (defers) full.order = value_of(defer_receives(full.order, full.stage_ranks));
+    comm::or_throw_value(simulate(order, full.stage_ranks, format));
+    full.order = comm::or_throw_value(add_communication(order, full.stage_ranks, shape.num_microbatches));
+    if (defers) full.order = comm::or_throw_value(defer_receives(full.order, full.stage_ranks));
   }
-  if (const auto fine = validate_communication(full.order, full.stage_ranks); !fine) throw_value_error(fine.error());
-  value_of(simulate(full.order, full.stage_ranks, OrderFormat::kComputeComms));
+  comm::or_throw_value(validate_communication(full.order, full.stage_ranks));
+  comm::or_throw_value(simulate(full.order, full.stage_ranks, OrderFormat::kComputeComms));
   return full;
 }
 
 FullOrder planned(const std::string& name, const pipeline::PipelineShape& shape, bool defers) {
-  const auto kind = pipeline::value_of(pipeline::schedule_by_name(name));
-  return complete(pipeline::value_of(pipeline::plan_schedule(kind, shape)), pipeline::OrderFormat::kComputeOnly, shape,
-                  defers);
+  const auto kind = comm::or_throw_value(pipeline::schedule_by_name(name));
+  return complete(comm::or_throw_value(pipeline::plan_schedule(kind, shape)), pipeline::OrderFormat::kComputeOnly,
+                  shape, defers);
 }
 
 }  // namespace

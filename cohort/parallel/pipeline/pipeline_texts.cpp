@@ -1,8 +1,8 @@
 // What pipeline_schedule.h has beside the schedule itself: lists, files, drawings.
 #include <c10/util/Exception.h>
 
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
-#include "cohort/parallel/pipeline/throw_error.h"
 #include "cohort/pipeline/action_text.h"
 #include "cohort/pipeline/csv.h"
 #include "cohort/pipeline/drawing.h"
@@ -12,27 +12,27 @@
 
 namespace cohort {
 
-using pipeline::value_of;
+using comm::or_throw_value;
 
 std::vector<std::string> pipeline_schedule_names() { return pipeline::schedule_names(); }
 
 std::vector<int> pipeline_stages_of_rank(const std::string& name, int rank, int num_ranks, int num_stages,
                                          int num_microbatches) {
-  const auto kind = value_of(pipeline::schedule_by_name(name));
+  const auto kind = or_throw_value(pipeline::schedule_by_name(name));
   const pipeline::PipelineShape shape{num_ranks, num_stages, num_microbatches};
-  return pipeline::stages_of_rank(value_of(pipeline::stage_ranks_of(kind, shape)), rank);
+  return pipeline::stages_of_rank(or_throw_value(pipeline::stage_ranks_of(kind, shape)), rank);
 }
 
 pipeline::PipelineOrder make_pipeline_order(const std::string& name, int num_ranks, int num_stages,
                                             int num_microbatches) {
-  const auto kind = value_of(pipeline::schedule_by_name(name));
-  return value_of(pipeline::plan_schedule(kind, {num_ranks, num_stages, num_microbatches}));
+  const auto kind = or_throw_value(pipeline::schedule_by_name(name));
+  return or_throw_value(pipeline::plan_schedule(kind, {num_ranks, num_stages, num_microbatches}));
 }
 
-pipeline::PipelineOrder load_pipeline_csv(const std::string& path) { return value_of(pipeline::load_csv(path)); }
+pipeline::PipelineOrder load_pipeline_csv(const std::string& path) { return or_throw_value(pipeline::load_csv(path)); }
 
 void save_pipeline_csv(const std::string& path, const pipeline::PipelineOrder& order) {
-  if (const auto saved = pipeline::save_csv(path, order); !saved) pipeline::throw_value_error(saved.error());
+  or_throw_value(pipeline::save_csv(path, order));
 }
 
 std::string pipeline_table(const pipeline::PipelineOrder& order) { return pipeline::order_table(order); }
@@ -41,13 +41,13 @@ PipelineForecast forecast_pipeline(const pipeline::PipelineOrder& order, int num
                                    const PipelineCosts& costs) {
   const auto format = pipeline::OrderFormat::kComputeOnly;
   const pipeline::PipelineShape shape{static_cast<int>(order.size()), num_stages, num_microbatches};
-  const auto stage_ranks = value_of(pipeline::validate_compute(order, shape, format));
+  const auto stage_ranks = or_throw_value(pipeline::validate_compute(order, shape, format));
   const pipeline::Costs as_it_runs{.forward = costs.forward,
                                    .backward_input = costs.backward_input,
                                    .backward_weight = costs.backward_weight,
                                    .stage_factors = costs.stage_factors,
                                    .is_first_stage_in_one_part = true};
-  const auto timeline = value_of(pipeline::simulate(order, stage_ranks, format, as_it_runs));
+  const auto timeline = or_throw_value(pipeline::simulate(order, stage_ranks, format, as_it_runs));
   const double unit = costs.forward > 0.0 ? costs.forward : 1.0;
   return {timeline.duration, timeline.bubble(), text_drawing(timeline, unit), svg_drawing(timeline)};
 }

@@ -10,9 +10,11 @@
 #include <string>
 
 #include "cohort/comm/agreement/rank_exchange.h"
+#include "cohort/comm/collectives/object_collectives.h"
+#include "cohort/comm/error/exception_text.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/comm/pickle/pickle.h"
-#include "cohort/parallel/pipeline/throw_error.h"
 #include "cohort/pipeline/balance.h"
 
 namespace cohort {
@@ -98,7 +100,7 @@ std::vector<double> measured_here(const torch::nn::Sequential& net, const at::Te
 }  // namespace
 
 std::vector<std::vector<size_t>> split_indices(const std::vector<int>& counts, size_t num_layers) {
-  if (const auto fine = pipeline::check_counts(counts, num_layers); !fine) pipeline::throw_value_error(fine.error());
+  comm::or_throw_value(pipeline::check_counts(counts, num_layers));
   std::vector<std::vector<size_t>> stages;
   size_t next = 0;
   for (const int count : counts) {
@@ -124,7 +126,7 @@ std::vector<torch::nn::Sequential> split_sequential(const torch::nn::Sequential&
 }
 
 std::vector<int> balanced_counts(const std::vector<double>& costs, int num_stages) {
-  return pipeline::value_of(pipeline::balanced_counts(costs, num_stages));
+  return comm::or_throw_value(pipeline::balanced_counts(costs, num_stages));
 }
 
 std::vector<double> parameter_costs(const torch::nn::Sequential& net) {

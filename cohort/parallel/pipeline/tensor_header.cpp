@@ -101,7 +101,7 @@ at::Tensor failure_header() { return header_of({kMark, kFailed}); }
 
 Announcement read_header(const at::Tensor& header) {
   TORCH_CHECK_VALUE(header.scalar_type() == at::kLong && header.numel() == kHeaderLength && header.is_contiguous(),
-                    "a header has ", kHeaderLength, " 64-bit integers");
+                    "[cohort] a header has ", kHeaderLength, " 64-bit integers");
   HeaderReader reader(header);
   if (reader.next(INT64_MIN, INT64_MAX, "") != kMark) throw_bad_header("it does not begin as one");
   const int64_t num_tensors = reader.next(kFailed, kHeaderLength, "no number of tensors");

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <utility>
 
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/fsdp/module_tensor.h"
 #include "cohort/parallel/module/sharded_tensors.h"
@@ -56,7 +57,7 @@ void PipelineRuntime::check_ties() const {
       parallel::check_has_own_gradient(tied.parameter);
     } catch (const c10::ValueError& error) {
       C10_THROW_ERROR(ValueError, c10::str("[cohort] pipeline: of what stages ", lower, " and ", higher, " share, ",
-                                           error.what_without_backtrace()));
+                                           comm::text_of(error)));
     }
   }
 }

@@ -137,8 +137,9 @@ at::Tensor before_scaling(const LossCall& call, const variable_list& saved) {
 
 // Times the gradient of each position's loss.
 variable_list VocabParallelCrossEntropy::backward(AutogradContext* context, const variable_list& gradients) {
-  TORCH_CHECK(!at::GradMode::is_enabled(),
-              "vocab_parallel_cross_entropy has no second derivatives\n  hint: call backward() without create_graph");
+  TORCH_CHECK(
+      !at::GradMode::is_enabled(),
+      "[cohort] vocab_parallel_cross_entropy has no second derivatives\n  hint: call backward() without create_graph");
   const auto call = c10::static_intrusive_pointer_cast<LossCall>(context->saved_data["call"].toCapsule());
   const auto saved = context->get_saved_variables();
   const auto& is_ignored = saved[3];

@@ -15,7 +15,7 @@ namespace cohort::zero {
 namespace {
 
 constexpr auto kMissingBucket =
-    "a hook with ZeRO's step must see every bucket of a step, but one was left out. It cannot be used with "
+    "[cohort] a hook with ZeRO's step must see every bucket of a step, but one was left out. It cannot be used with "
     "skip_all_reduce_unused_params, nor after a step that failed.";
 
 bool are_same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
@@ -74,7 +74,7 @@ void OverlappedStep::complete(const Pending& pending) {
 void OverlappedStep::update(const Part& part, const Pending& pending) {
   auto bucket = pending.bucket;
   const auto reduced = ddp::result_of(pending.reduced);
-  TORCH_CHECK(!reduced.is_sparse(), "a hook with ZeRO's step does not support sparse gradients");
+  TORCH_CHECK(!reduced.is_sparse(), "[cohort] a hook with ZeRO's step does not support sparse gradients");
   bucket.set_buffer(reduced.view(-1));
   const auto gradients = bucket.gradients();
   std::vector<at::Tensor> own;

@@ -39,7 +39,8 @@ std::unique_ptr<Optimizer> without_parameters(const ZeroRedundancyOptimizer::Mak
 
 Group group_of_members(const Group& group) {
   auto result = group ? group : default_group();
-  TORCH_CHECK_VALUE(is_member(result), "ZeroRedundancyOptimizer: this rank is not a member of the process group");
+  TORCH_CHECK_VALUE(is_member(result),
+                    "[cohort] ZeroRedundancyOptimizer: this rank is not a member of the process group");
   return result;
 }
 
@@ -73,11 +74,13 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(std::unique_ptr<Optimizer> blan
       parameters_as_bucket_view_(options.parameters_as_bucket_view && !options.overlap_with_ddp),
       overlap_with_ddp_(options.overlap_with_ddp),
       device_(params_of(param_groups).front().device()) {
-  TORCH_CHECK_VALUE(!options.one_memory || !overlap_with_ddp_,
-                    "ZeroRedundancyOptimizer: one_memory cannot be combined with overlap_with_ddp: owners would update "
-                    "parameters that backward passes of other ranks still read");
-  TORCH_CHECK_VALUE(!dynamic_cast<const torch::optim::LBFGS*>(blank.get()),
-                    "ZeroRedundancyOptimizer cannot divide LBFGS: its step depends on all parameters together");
+  TORCH_CHECK_VALUE(
+      !options.one_memory || !overlap_with_ddp_,
+      "[cohort] ZeroRedundancyOptimizer: one_memory cannot be combined with overlap_with_ddp: owners would update "
+      "parameters that backward passes of other ranks still read");
+  TORCH_CHECK_VALUE(
+      !dynamic_cast<const torch::optim::LBFGS*>(blank.get()),
+      "[cohort] ZeroRedundancyOptimizer cannot divide LBFGS: its step depends on all parameters together");
   for (size_t i = 0; i < param_groups.size(); ++i) {
     check_params(param_groups[i].params());
     Optimizer::add_param_group({param_groups[i].params(), blank->param_groups()[i].options().clone()});
@@ -133,9 +136,10 @@ void ZeroRedundancyOptimizer::adopt_groups() {
   const size_t num_known = local_->param_groups().size();
   size_t num_params = 0;
   for (size_t i = 0; i < num_known; ++i) num_params += param_groups_[i].params().size();
-  TORCH_CHECK_VALUE(num_params == places_.size(),
-                    "ZeroRedundancyOptimizer: the parameters of a group have changed since it was divided among the "
-                    "ranks. Use add_param_group for further ones.");
+  TORCH_CHECK_VALUE(
+      num_params == places_.size(),
+      "[cohort] ZeroRedundancyOptimizer: the parameters of a group have changed since it was divided among the "
+      "ranks. Use add_param_group for further ones.");
   if (num_known == param_groups_.size()) return;
   check_params({});
   repartition();
@@ -319,8 +323,8 @@ void ZeroRedundancyOptimizer::consolidate_state_dict(int to) {
 
 // By broadcasts, as PyTorch does, one rank after the other.
 std::vector<std::string> ZeroRedundancyOptimizer::gather_bytes(std::string own, int to) const {
-  TORCH_CHECK_VALUE(to >= 0 && to < world_size_, "consolidate_state_dict: rank ", to, " is not one of the group's ",
-                    world_size_);
+  TORCH_CHECK_VALUE(to >= 0 && to < world_size_, "[cohort] consolidate_state_dict: rank ", to,
+                    " is not one of the group's ", world_size_);
   std::vector<std::string> parts(rank_ == to ? world_size_ : 0);
   for (int rank = 0; rank < world_size_; ++rank) {
     if (rank == to) continue;
@@ -358,9 +362,10 @@ Optimizer& ZeroRedundancyOptimizer::state_dict() const {
 void ZeroRedundancyOptimizer::load_state_dict(const Optimizer& whole) {
   adopt_groups();
   const Optimizer& part_here = *local_;
-  TORCH_CHECK_TYPE(typeid(whole) == typeid(part_here),
-                   "load_state_dict takes an optimizer of the wrapped kind over all parameters, such as state_dict() "
-                   "or whole_optimizer() gives");
+  TORCH_CHECK_TYPE(
+      typeid(whole) == typeid(part_here),
+      "[cohort] load_state_dict takes an optimizer of the wrapped kind over all parameters, such as state_dict() "
+      "or whole_optimizer() gives");
   const auto& theirs = whole.param_groups();
   TORCH_CHECK_VALUE(theirs.size() == param_groups_.size(),
                     "loaded state dict has a different number of parameter groups");

@@ -11,10 +11,10 @@
 #include "cohort/base/atomic_file.h"
 #include "cohort/base/env.h"
 #include "cohort/base/file.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/job/error_file.h"
 #include "cohort/report/config/option_set.h"
 #include "cohort/report/records/append_file.h"
-#include "cohort/train/logging/log_errors.h"
 
 namespace cohort::train {
 namespace {
@@ -43,7 +43,7 @@ report::ProgramOption option_of(const std::string& name, T& value, const std::st
 
 struct RunConfig::Options {
   report::OptionSet set;
-  void add(report::ProgramOption option) { detail::or_refuse(kRunConfig, set.add(std::move(option))); }
+  void add(report::ProgramOption option) { comm::or_throw_value(set.add(std::move(option)), kRunConfig); }
 };
 
 RunConfig::RunConfig(std::string program, std::string description)
@@ -81,9 +81,7 @@ void RunConfig::add(const std::string& name, std::vector<std::string>& value, co
 }
 
 RunConfig::Outcome RunConfig::parse(const std::vector<std::string>& arguments) {
-  const auto parsed = options_->set.parse(arguments);
-  TORCH_CHECK_VALUE(parsed.ok(), parsed.error().describe());
-  return *parsed ? Outcome::kRun : Outcome::kHelp;
+  return comm::or_throw_value(options_->set.parse(arguments)) ? Outcome::kRun : Outcome::kHelp;
 }
 
 void RunConfig::parse_or_exit(int argc, const char* const* argv) {
@@ -116,8 +114,8 @@ std::string RunConfig::to_toml() const { return options_->set.to_toml(); }
 
 void RunConfig::save(const std::string& path) const {
   const size_t slash = path.find_last_of('/');
-  if (slash != std::string::npos) detail::or_fail(kRunConfig, report::make_private_folder(path.substr(0, slash)));
-  detail::or_fail(kRunConfig, base::write_file_atomically(path, to_toml()));
+  if (slash != std::string::npos) comm::or_throw(report::make_private_folder(path.substr(0, slash)), kRunConfig);
+  comm::or_throw(base::write_file_atomically(path, to_toml()), kRunConfig);
 }
 
 Hyperparameters RunConfig::values() const { return options_->set.values(); }

@@ -18,14 +18,14 @@ JsonLinesLogger::~JsonLinesLogger() {
 }
 
 void JsonLinesLogger::log_hyperparameters(const Hyperparameters& values) {
-  detail::or_fail(kJsonLinesLogger,
-                  detail::open_log(log_, kJsonLinesLogger).add_hyperparameters(values, report::wall_time_now()));
+  comm::or_throw(detail::open_log(log_, kJsonLinesLogger).add_hyperparameters(values, report::wall_time_now()),
+                 kJsonLinesLogger);
 }
 
 void JsonLinesLogger::log_metrics(int64_t step, const Metrics& values) {
   detail::add_run_record(log_, kJsonLinesLogger, step, values);
 }
-void JsonLinesLogger::flush() { detail::or_fail(kJsonLinesLogger, detail::open_log(log_, kJsonLinesLogger).sync()); }
+void JsonLinesLogger::flush() { comm::or_throw(detail::open_log(log_, kJsonLinesLogger).sync(), kJsonLinesLogger); }
 void JsonLinesLogger::close() { detail::close_log(log_, kJsonLinesLogger); }
 
 }  // namespace cohort::train

@@ -2,13 +2,13 @@
 
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/report/records/old_logs.h"
-#include "cohort/train/logging/log_errors.h"
 
 namespace cohort::train::detail {
 
 void keep_old_logs(const std::string& what, const std::vector<std::string>& paths) {
-  const std::vector<std::string> names = or_fail(what, report::keep_old_logs(paths));
+  const std::vector<std::string> names = comm::or_throw(report::keep_old_logs(paths), what);
   if (names.empty()) return;
   const std::string folder = paths[0].substr(0, paths[0].find_last_of('/') + 1);
   base::log_warning(what + ": the run begins at its first step; what an earlier one logged in \"" +

@@ -6,8 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/report/records/run_record.h"
-#include "cohort/train/logging/log_errors.h"
+#include "cohort/train/logging/close_quietly.h"
 #include "cohort/train/logging/logger.h"
 #include "cohort/train/logging/old_logs.h"
 
@@ -18,7 +19,7 @@ std::unique_ptr<Log> begin_log(const char* logger, const std::string& path, cons
   const bool begins_anew = options.purge_step && *options.purge_step <= 1;
   if (begins_anew && !options.overwrite) keep_old_logs(logger, {path});
   const report::RunLogOptions log_options{.purge_step = options.purge_step, .overwrite = options.overwrite};
-  return std::make_unique<Log>(or_fail(logger, Log::open(path, log_options)));
+  return std::make_unique<Log>(comm::or_throw(Log::open(path, log_options), logger));
 }
 
 template <typename Log>
@@ -30,15 +31,15 @@ Log& open_log(const std::unique_ptr<Log>& log, const char* logger) {
 template <typename Log>
 void add_run_record(const std::unique_ptr<Log>& log, const char* logger, int64_t step, const Metrics& values) {
   const report::RunRecord record{.step = step, .time = report::wall_time_now(), .values = values};
-  or_refuse(logger, report::check_record(record));
-  or_fail(logger, open_log(log, logger).add(record));
+  comm::or_throw_value(report::check_record(record), logger);
+  comm::or_throw(open_log(log, logger).add(record), logger);
 }
 
 // What was logged is on the disk, or the error says that it may not be.
 template <typename Log>
 void close_log(std::unique_ptr<Log>& log, const char* logger) {
   const std::unique_ptr<Log> closed = std::move(log);
-  if (closed) or_fail(logger, closed->sync());
+  if (closed) comm::or_throw(closed->sync(), logger);
 }
 
 }  // namespace cohort::train::detail

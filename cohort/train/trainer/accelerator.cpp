@@ -14,17 +14,6 @@
 namespace cohort::train {
 namespace {
 
-StrategyOptions strategy_of(const AcceleratorOptions& options) {
-  return {.strategy = options.strategy,
-          .devices = options.devices,
-          .num_nodes = options.num_nodes,
-          .device = options.device,
-          .backend = options.backend,
-          .ddp = options.ddp,
-          .fsdp = options.fsdp,
-          .data_parallel_devices = options.data_parallel_devices};
-}
-
 AcceleratorOptions checked(AcceleratorOptions options) {
   TORCH_CHECK_VALUE(options.gradient_accumulation_steps >= 1,
                     "[cohort] Accelerator: gradient_accumulation_steps is at least 1, but got ",
@@ -38,7 +27,7 @@ AcceleratorOptions checked(AcceleratorOptions options) {
 struct Accelerator::State {
   explicit State(AcceleratorOptions given)
       : options(checked(std::move(given))),
-        place(detail::take_place(strategy_of(options))),
+        place(detail::take_place(options.strategy)),
         precision(options.precision, place.device) {}
 
   AcceleratorOptions options;
@@ -57,7 +46,7 @@ void Accelerator::attach(std::shared_ptr<torch::nn::Module> net, torch::optim::O
                     "[cohort] Accelerator: prepare() was called before\n"
                     "  hint: one Accelerator for each model; prepare_loader() for more data");
   state_->precision.convert(*net);
-  state_->strategy = make_strategy(std::move(net), strategy_of(state_->options), state_->place);
+  state_->strategy = make_strategy(std::move(net), state_->options.strategy, state_->place);
   adopt_optimizer(*state_->strategy, optimizer, "Accelerator");
   state_->optimizer = &optimizer;
 }

@@ -40,16 +40,10 @@
 namespace cohort::train {
 
 struct AcceleratorOptions {
-  // As TrainerOptions.
-  std::string strategy = "auto";
-  int devices = 0;
-  int num_nodes = 0;
-  std::optional<c10::Device> device = {};
-  std::string backend = {};
-  ddp::Options ddp = {};
-  fsdp::Options fsdp = {};
-  std::vector<c10::Device> data_parallel_devices = {};
+  StrategyOptions strategy = {};
+  /// As TrainerOptions::precision.
   std::string precision = "32";
+  /// Batches whose gradients are summed up for a step, each divided by this number.
   int64_t gradient_accumulation_steps = 1;
   /// Of the order of data.
   int64_t seed = 0;

@@ -25,7 +25,7 @@ class Trainer;
 
 /// Of a batch that has been trained on, on this rank.
 struct StepReport {
-  at::Tensor loss;          ///< of this batch, not divided by accumulate_grad_batches; without autograd
+  at::Tensor loss;          ///< of this batch, not divided by gradient_accumulation_steps; without autograd
   int64_t batch = 0;        ///< of the epoch, from 0
   int64_t num_samples = 0;  ///< on this rank
   bool is_step = false;     ///< the optimizer has made a step with it

@@ -11,10 +11,9 @@
 
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
-#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/parallel/optim/clip_grad.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
-#include "cohort/train/logging/log_errors.h"
+#include "cohort/train/logging/close_quietly.h"
 #include "cohort/train/trainer/finite_check.h"
 #include "cohort/train/trainer/stage_checks.h"
 
@@ -81,7 +80,7 @@ void FitLoop::overfit() {
 
 FitResult FitLoop::run() {
   check_task();
-  position_.begin(options_.accumulate_grad_batches);
+  position_.begin(options_.gradient_accumulation_steps);
   core_.attach(task_);
   if (validation_) check_can_evaluate(task_);
   share_data();

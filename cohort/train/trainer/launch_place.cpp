@@ -156,7 +156,7 @@ LaunchPlace take_place(const StrategyOptions& options) {
                     options.num_nodes, "\n  hint: 0 takes what there is");
   const JobSize job = job_size();
   LaunchPlace place;
-  place.strategy = chosen(options.strategy, job);
+  place.strategy = chosen(options.kind, job);
   if (!place.has_group()) {
     check_alone(place.strategy, job);
     place.devices = devices_of(options, place.strategy);

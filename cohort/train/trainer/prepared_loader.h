@@ -64,7 +64,7 @@ class PreparedLoader {
   /// Batches of an epoch on this rank. Throws c10::TypeError for an iterable dataset.
   int64_t size() const {
     TORCH_CHECK_TYPE(feed_->num_batches(),
-                     "a DataLoader of an iterable dataset has no size: nobody knows how many samples come");
+                     "[cohort] a DataLoader of an iterable dataset has no size: nobody knows how many samples come");
     return *feed_->num_batches();
   }
   /// The epoch that comes next, from 0.

@@ -45,11 +45,12 @@ int64_t rows_left_over(const TrainerCore& core, const BatchFeed& feed) {
 }  // namespace
 
 void check_gradients_are_averaged(const TrainerCore& core, const torch::nn::Module& stage) {
-  if (core.place().num_stages == 1 || !core.options().fsdp.mesh || is_wrapped(stage)) return;
-  TORCH_CHECK_VALUE(false,
-                    "[cohort] Trainer: other ranks have this stage, too, with other data, but nothing averages its "
-                    "gradients with theirs\n  hint: fully_shard(stage, {.mesh = trainer.options().fsdp.mesh}), before "
-                    "its optimizer and its pipeline are made");
+  if (core.place().num_stages == 1 || !core.options().strategy.fsdp.mesh || is_wrapped(stage)) return;
+  TORCH_CHECK_VALUE(
+      false,
+      "[cohort] Trainer: other ranks have this stage, too, with other data, but nothing averages its "
+      "gradients with theirs\n  hint: fully_shard(stage, {.mesh = trainer.options().strategy.fsdp.mesh}), before "
+      "its optimizer and its pipeline are made");
 }
 
 void check_can_evaluate(const ErasedTask& task) {

@@ -58,7 +58,7 @@ c10::Device Trainer::device() const { return core_->place().device; }
 int64_t Trainer::epoch() const { return core_->position().epoch(); }
 int64_t Trainer::step() const { return core_->position().step(); }
 int64_t Trainer::batch() const { return core_->position().batch(); }
-int64_t Trainer::accumulation() const { return core_->position().accumulation(); }
+int64_t Trainer::gradient_accumulation_steps() const { return core_->position().accumulation(); }
 const Metrics& Trainer::metrics() const { return core_->metrics().all(); }
 std::optional<double> Trainer::metric(std::string_view name) const { return core_->metrics().find(name); }
 const StepTimes& Trainer::times() const { return core_->clock().times(); }

@@ -128,8 +128,11 @@ class COHORT_API Trainer {
   int64_t epoch() const;
   int64_t step() const;
   int64_t batch() const;
-  /// Batches that are summed up for a step: accumulate_grad_batches, unless another world size changed it.
-  int64_t accumulation() const;
+  /// Batches that are summed up for a step: the option, unless another world size changed it.
+  int64_t gradient_accumulation_steps() const;
+  [[deprecated("use gradient_accumulation_steps")]] int64_t accumulation() const {
+    return gradient_accumulation_steps();
+  }
   /// The newest numbers.
   const Metrics& metrics() const;
   std::optional<double> metric(std::string_view name) const;

@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "cohort/base/env.h"
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/group/world.h"
-#include "cohort/comm/watch/throw_failure.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
@@ -37,9 +39,10 @@ void check_numbers(const TrainerOptions& options) {
   for (const auto& [name, value] : counts) {
     if (value < 0) refuse(fmt::format("{} is not negative, but got {}\n  hint: 0 means none", name, value));
   }
-  const std::pair<const char*, int64_t> positive[] = {{"accumulate_grad_batches", options.accumulate_grad_batches},
-                                                      {"check_val_every_n_epoch", options.check_val_every_n_epoch},
-                                                      {"log_every_n_steps", options.log_every_n_steps}};
+  const std::pair<const char*, int64_t> positive[] = {
+      {"gradient_accumulation_steps", options.gradient_accumulation_steps},
+      {"check_val_every_n_epoch", options.check_val_every_n_epoch},
+      {"log_every_n_steps", options.log_every_n_steps}};
   for (const auto& [name, value] : positive) {
     if (value < 1) refuse(fmt::format("{} is at least 1, but got {}", name, value));
   }
@@ -91,7 +94,7 @@ TrainerOptions completed(TrainerOptions options) {
 // A strategy's name is checked before anything is joined; a precision's, too.
 LaunchPlace place_for(const TrainerOptions& options) {
   [[maybe_unused]] const Precision known(options.precision, at::kCPU);
-  return take_place(options.strategy_options());
+  return take_place(options.strategy);
 }
 
 // Collective.
@@ -101,7 +104,8 @@ DeviceMesh mesh_of_replicas(const TrainerOptions& options, const LaunchPlace& pl
     refuse(fmt::format("fsdp_replicas = {} is for strategy \"fsdp\", but this is \"{}\"", replicas,
                        name_of(place.strategy)));
   }
-  if (options.fsdp.mesh) refuse("fsdp_replicas and fsdp.mesh exclude each other\n  hint: the mesh says all");
+  if (options.strategy.fsdp.mesh)
+    refuse("fsdp_replicas and strategy.fsdp.mesh exclude each other\n  hint: the mesh says all");
   if (place.world_size % replicas != 0) {
     refuse(
         fmt::format("fsdp_replicas = {}: replicas have as many ranks each, but the job has {}\n  hint: a number that "
@@ -122,9 +126,10 @@ std::optional<DeviceMesh> mesh_of_dims(const TrainerOptions& options, const Laun
                     "makes copies, as \"ddp\" does",
                     name_of(place.strategy)));
   }
-  if (options.fsdp_replicas > 0 || options.fsdp.mesh || options.fsdp.process_group) {
+  if (options.fsdp_replicas > 0 || options.strategy.fsdp.mesh || options.strategy.fsdp.process_group) {
     refuse(
-        "dims exclude fsdp_replicas, fsdp.mesh and fsdp.process_group\n  hint: dims.dp_replicate and dims.dp_shard say "
+        "dims exclude fsdp_replicas, strategy.fsdp.mesh and strategy.fsdp.process_group\n  hint: dims.dp_replicate and "
+        "dims.dp_shard say "
         "the same");
   }
   return dims.build_mesh(c10::DeviceTypeName(place.device.type(), /*lower_case=*/true));
@@ -168,7 +173,7 @@ TrainerCore::TrainerCore(Trainer& trainer, TrainerOptions options)
       place_(place_for(options_)),
       mesh_(mesh_of_dims(options_, place_)),
       precision_(options_.precision, place_.device, stages_of(mesh_)),
-      position_(options_.accumulate_grad_batches),
+      position_(options_.gradient_accumulation_steps),
       progress_(options_.progress, place_.rank == 0, place_.world_size, on_mesh(place_, mesh_).num_data_ranks) {
   if (options_.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   place_ = on_mesh(place_, mesh_);
@@ -178,8 +183,8 @@ TrainerCore::TrainerCore(Trainer& trainer, TrainerOptions options)
         "with its stage\n  hint: checkpoint.every_steps saves in files");
   }
   if (options_.seed) seed_everything(*options_.seed + place_.drawing_rank());
-  if (mesh_) options_.fsdp.mesh = data_parallel_mesh(*mesh_);
-  if (options_.fsdp_replicas > 0) options_.fsdp.mesh = mesh_of_replicas(options_, place_);
+  if (mesh_) options_.strategy.fsdp.mesh = data_parallel_mesh(*mesh_);
+  if (options_.fsdp_replicas > 0) options_.strategy.fsdp.mesh = mesh_of_replicas(options_, place_);
 }
 
 TrainerCore::~TrainerCore() = default;
@@ -194,7 +199,7 @@ void TrainerCore::attach(ErasedTask& task) {
   if (!strategy_ || &strategy_->net() != task.model.get()) {
     precision_.convert(*task.model);
     strategy_.reset();  // what a strategy before it has of the model goes first
-    strategy_ = make_strategy(task.model, options_.strategy_options(), place_);
+    strategy_ = make_strategy(task.model, options_.strategy, place_);
   }
   optimizer_ = task.optimizer;
   if (optimizer_) adopt_optimizer(*strategy_, *optimizer_, "Trainer");

@@ -40,11 +40,11 @@ class BatchLimit {
   int64_t batches_ = 0;
 };
 
-/// How a strategy is put around a model, and where it computes. TrainerOptions has the same.
+/// How a strategy is put around a model, and where it computes.
 struct StrategyOptions {
   /// "single": one process. "ddp", "fsdp": a process per device, which a launcher or spawn() starts. "data_parallel": one process
   /// that uses several devices. "auto": ddp where a launcher started this process or there is a process group, else single.
-  std::string strategy = "auto";
+  std::string kind = "auto";
   /// Processes on each host; with data_parallel the devices to use. 0: what there is.
   int devices = 0;
   /// Hosts of the job. 0: what there is.
@@ -80,7 +80,7 @@ enum class Resume {
 
 /// What is kept when a run goes on with another number of ranks.
 enum class OnNewWorldSize {
-  kKeepGlobalBatch,    ///< accumulate_grad_batches changes, or else the batch size: samples per step stay as they were
+  kKeepGlobalBatch,  ///< gradient_accumulation_steps changes, or else the batch size: samples per step stay as they were
   kScaleLearningRate,  ///< learning rates, and those that schedulers go by, are multiplied by new ranks / old ranks
   kKeepAll,            ///< nothing changes: steps have another number of samples
   kRefuse,             ///< c10::ValueError
@@ -118,17 +118,9 @@ struct CheckpointOptions {
 };
 
 struct TrainerOptions {
-  // As StrategyOptions.
-  std::string strategy = "auto";
-  int devices = 0;
-  int num_nodes = 0;
-  std::optional<c10::Device> device = {};
-  std::string backend = {};
-  ddp::Options ddp = {};
-  fsdp::Options fsdp = {};
-  std::vector<c10::Device> data_parallel_devices = {};
-  /// With "fsdp": so many copies of the model, each in parts on the ranks of its own (HSDP); the Trainer sets fsdp.mesh. 0: one
-  /// copy, or what fsdp.mesh says.
+  StrategyOptions strategy = {};
+  /// With "fsdp": so many copies of the model, each in parts on the ranks of its own (HSDP); the Trainer sets
+  /// strategy.fsdp.mesh. 0: one copy, or what strategy.fsdp.mesh says.
   int fsdp_replicas = 0;
   /// With "fsdp": how many ranks do what; one may be -1, the rest. The Trainer makes the mesh, Trainer::mesh(), shares parameters
   /// out on its data-parallel axes, and has ranks that differ in "tp", "cp" or "pp" alone read the same samples, and in "tp"
@@ -145,7 +137,7 @@ struct TrainerOptions {
   std::chrono::milliseconds max_time{0};
 
   /// Batches whose gradients are summed up for a step, each divided by this number.
-  int64_t accumulate_grad_batches = 1;
+  int64_t gradient_accumulation_steps = 1;
   /// The gradients' norm, of all ranks' shards, or each of their elements, is brought down to this.
   std::optional<double> gradient_clip_norm = {};
   std::optional<double> gradient_clip_value = {};
@@ -192,16 +184,7 @@ struct TrainerOptions {
   /// On rank 0 a line for each epoch that shows how it goes (logging/epoch_line.h), and at the end a table of all.
   bool progress = true;
 
-  StrategyOptions strategy_options() const {
-    return {.strategy = strategy,
-            .devices = devices,
-            .num_nodes = num_nodes,
-            .device = device,
-            .backend = backend,
-            .ddp = ddp,
-            .fsdp = fsdp,
-            .data_parallel_devices = data_parallel_devices};
-  }
+  [[deprecated("use strategy")]] const StrategyOptions& strategy_options() const { return strategy; }
 };
 
 }  // namespace cohort::train

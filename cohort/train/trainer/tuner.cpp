@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "cohort/checkpoint/state/rng_state.h"
-#include "cohort/comm/watch/throw_failure.h"
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"
 #include "cohort/train/trainer/trainer_core.h"
 #include "cohort/vault/memory_room.h"

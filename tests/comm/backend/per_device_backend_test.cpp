@@ -211,7 +211,7 @@ TEST_F(DeviceProcessGroupTest, ATensorOfAnotherDeviceIsRefused) {
     FAIL() << "nothing was thrown";
   } catch (const c10::ValueError& error) {
     EXPECT_STREQ(error.what_without_backtrace(),
-                 "all_reduce: backend \"cohort\" of this group serves cpu tensors, got one on meta");
+                 "[cohort] all_reduce: backend \"cohort\" of this group serves cpu tensors, got one on meta");
   }
   Tensors none;
   EXPECT_THROW(group.allreduce(none, {}), c10::ValueError);

@@ -84,22 +84,23 @@ COHORT_WORKER(all_to_alls) {
   require_same(uneven, at::cat(outputs));
 
   const auto one = row(0, 4);
-  REQUIRE_EQUAL(error_of([&] { all_to_all_single(one, one); }),
-                "all_to_all_single: the output tensor's dim 0 is 4, which does not divide equally among 3 ranks; give "
-                "output_split_sizes");
+  REQUIRE_EQUAL(
+      error_of([&] { all_to_all_single(one, one); }),
+      "[cohort] all_to_all_single: the output tensor's dim 0 is 4, which does not divide equally among 3 ranks; give "
+      "output_split_sizes");
   REQUIRE_EQUAL(error_of([&] {
                   all_to_all_single(one, one, {1, 3});
                 }),
-                "all_to_all_single: output_split_sizes needs one number per rank, 3, got 2");
+                "[cohort] all_to_all_single: output_split_sizes needs one number per rank, 3, got 2");
   REQUIRE_EQUAL(error_of([&] {
                   all_to_all_single(one, one, {1, 1, 1});
                 }),
-                "all_to_all_single: output_split_sizes add up to 3, but the output tensor's dim 0 is 4");
+                "[cohort] all_to_all_single: output_split_sizes add up to 3, but the output tensor's dim 0 is 4");
   REQUIRE_EQUAL(error_of([&] {
                   all_to_all_single(one, one, {1, 1, 2}, {5, -1, 0});
                 }),
-                "all_to_all_single: input_split_sizes must not be negative, got -1");
-  REQUIRE_EQUAL(error_of([&] { all_to_all({one}, {one}); }), "all_to_all needs one tensor per rank, 3, got 1");
+                "[cohort] all_to_all_single: input_split_sizes must not be negative, got -1");
+  REQUIRE_EQUAL(error_of([&] { all_to_all({one}, {one}); }), "[cohort] all_to_all needs one tensor per rank, 3, got 1");
 }
 
 TEST(Coalescing, AllToAllInListsAndParts) { run_workers("all_to_alls", {.world_size = 3}).expect_success(); }
@@ -154,19 +155,19 @@ COHORT_WORKER(merged_wrongly) {
     REQUIRE_EQUAL(error_of([&] { kinds.finish(); }),
                   "Coalescing manager requires all collectives to be the same type, but got all_reduce and "
                   "all_gather_single");
-    REQUIRE_EQUAL(error_of([&] { kinds.finish(); }), "CoalescingManager::finish() was called twice");
+    REQUIRE_EQUAL(error_of([&] { kinds.finish(); }), "[cohort] CoalescingManager::finish() was called twice");
   }
   {
     CoalescingManager operations;
     all_reduce(tensor);
     all_reduce(tensor, {.op = ReduceOp::MAX});
     REQUIRE_EQUAL(error_of([&] { operations.finish(); }),
-                  "Coalescing manager requires one ReduceOp for all collectives");
+                  "[cohort] Coalescing manager requires one ReduceOp for all collectives");
   }
   {
     CoalescingManager outer;
     REQUIRE_EQUAL(error_of([] { CoalescingManager inner; }),
-                  "a CoalescingManager is already at work on this group in this thread");
+                  "[cohort] a CoalescingManager is already at work on this group in this thread");
   }
   {
     CoalescingManager dropped;
@@ -198,7 +199,7 @@ COHORT_WORKER(batches) {
   require_same(first, row(previous));
   require_same(second, row(previous + 10));
   const auto pair = new_group({0, 1});
-  REQUIRE_EQUAL(error_of([] { batch_isend_irecv({}); }), "Invalid ``p2p_op_list``: it is empty");
+  REQUIRE_EQUAL(error_of([] { batch_isend_irecv({}); }), "[cohort] Invalid ``p2p_op_list``: it is empty");
   if (rank < 2) {
     REQUIRE_EQUAL(error_of([&] {
                     batch_isend_irecv({P2POp::isend(first, 1 - rank), P2POp::irecv(first, 1 - rank, {.group = pair})});
@@ -223,7 +224,8 @@ COHORT_WORKER(factors) {
   require_same(tensor, at::full({2}, 25.0));
   all_reduce(tensor, {.op = premul_sum(at::full({1}, 2.0))});
   require_same(tensor, at::full({2}, 100.0));
-  REQUIRE_EQUAL(error_of([] { premul_sum(at::ones({2})); }), "premul_sum needs a factor of one element, got 2");
+  REQUIRE_EQUAL(error_of([] { premul_sum(at::ones({2})); }),
+                "[cohort] premul_sum needs a factor of one element, got 2");
 }
 
 TEST(Coalescing, FactorsBeforeTheSum) { run_workers("factors").expect_success(); }
@@ -232,27 +234,27 @@ COHORT_WORKER(wrong_lists) {
   init_process_group("gloo");
   const auto two = row(1, 2);
   REQUIRE_EQUAL(error_of([&] { gather(two, {two}, 0); }),
-                get_rank() == 0 ? "gather needs one tensor per rank, 2, got 1"
-                                : "gather: outputs must be empty on ranks other than the root");
+                get_rank() == 0 ? "[cohort] gather needs one tensor per rank, 2, got 1"
+                                : "[cohort] gather: outputs must be empty on ranks other than the root");
   REQUIRE_EQUAL(error_of([&] { scatter(two, {two}, 0); }),
-                get_rank() == 0 ? "scatter needs one tensor per rank, 2, got 1"
-                                : "scatter: inputs must be empty on ranks other than the root");
+                get_rank() == 0 ? "[cohort] scatter needs one tensor per rank, 2, got 1"
+                                : "[cohort] scatter: inputs must be empty on ranks other than the root");
   REQUIRE_EQUAL(error_of([&] {
                   all_gather({two, two.to(at::kFloat)}, two);
                 }),
-                "all_gather needs tensors of one dtype, got Long and Float");
+                "[cohort] all_gather needs tensors of one dtype, got Long and Float");
   REQUIRE_EQUAL(error_of([&] {
                   all_gather({two, at::Tensor()}, two);
                 }),
-                "Invalid tensor for all_gather: number 2 of the list is undefined");
-  REQUIRE_EQUAL(
-      error_of([&] {
-        all_reduce_coalesced({two, at::Tensor()});
-      }),
-      "Invalid tensor for all_reduce_coalesced: tensors[1] is undefined. A parameter that backward did not reach "
-      "has no gradient.");
+                "[cohort] Invalid tensor for all_gather: number 2 of the list is undefined");
+  REQUIRE_EQUAL(error_of([&] {
+                  all_reduce_coalesced({two, at::Tensor()});
+                }),
+                "[cohort] Invalid tensor for all_reduce_coalesced: tensors[1] is undefined. A parameter that backward "
+                "did not reach "
+                "has no gradient.");
   REQUIRE_EQUAL(error_of([&] { monitored_barrier({.timeout = std::chrono::milliseconds(0)}); }),
-                "timeout must be positive, got 0 ms");
+                "[cohort] timeout must be positive, got 0 ms");
   barrier();  // the other may still be connecting
   destroy_process_group();
 }

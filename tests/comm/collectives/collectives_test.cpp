@@ -163,13 +163,13 @@ COHORT_WORKER(bad_arguments) {
     throw std::runtime_error("no error, expected: " + text);
   };
   const auto two = at::ones({2});
-  expect([&] { all_gather({two}, two); }, "all_gather needs one tensor per rank, 2, got 1");
+  expect([&] { all_gather({two}, two); }, "[cohort] all_gather needs one tensor per rank, 2, got 1");
   expect([&] { all_gather_single(two, two); },
-         "all_gather_single needs a tensor of world_size times 2 = 4 elements, got 2");
+         "[cohort] all_gather_single needs a tensor of world_size times 2 = 4 elements, got 2");
   expect([&] { reduce_scatter_single(two, two); },
-         "reduce_scatter_single needs a tensor of world_size times 2 = 4 elements, got 2");
+         "[cohort] reduce_scatter_single needs a tensor of world_size times 2 = 4 elements, got 2");
   expect([&] { broadcast(two, 2); }, "Rank 2 is out of range. Valid ranks are 0 to 1 (world_size=2)");
-  expect([&] { all_reduce(at::Tensor()); }, "Invalid tensor for all_reduce: it is undefined");
+  expect([&] { all_reduce(at::Tensor()); }, "[cohort] Invalid tensor for all_reduce: it is undefined");
 }
 
 TEST(Collectives, BadArgumentsMessage) { run_workers("bad_arguments").expect_success(); }

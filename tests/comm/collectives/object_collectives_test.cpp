@@ -120,14 +120,14 @@ COHORT_WORKER(object_arguments) {
   ObjectList one(1);
   ObjectList two(2);
   REQUIRE_EQUAL(error_of([&] { all_gather_object(one, IValue(1)); }),
-                "all_gather_object needs room for one object per rank in object_list, 2, got 1");
+                "[cohort] all_gather_object needs room for one object per rank in object_list, 2, got 1");
   REQUIRE_EQUAL(error_of([&] { gather_object(IValue(1), rank == 0 ? nullptr : &two, 0); }),
                 rank == 0 ? "Argument ``gather_list`` must be specified on destination rank."
                           : "Argument ``gather_list`` must NOT be specified on non-destination ranks.");
   REQUIRE_EQUAL(error_of([&] { gather_object(IValue(1), &one, rank); }),
-                "gather_object needs room for one object per rank in object_gather_list, 2, got 1");
+                "[cohort] gather_object needs room for one object per rank in object_gather_list, 2, got 1");
   REQUIRE_EQUAL(error_of([&] { broadcast_object_list(empty); }),
-                "broadcast_object_list needs at least one object, got an empty list");
+                "[cohort] broadcast_object_list needs at least one object, got an empty list");
   REQUIRE_EQUAL(error_of([&] { broadcast_object_list(one, 2); }),
                 "Rank 2 is out of range. Valid ranks are 0 to 1 (world_size=2)");
   REQUIRE_EQUAL(error_of([&] { scatter_object_list(empty, &two); }),
@@ -135,14 +135,14 @@ COHORT_WORKER(object_arguments) {
   REQUIRE_EQUAL(error_of([&] { scatter_object_list(one, nullptr, rank); }),
                 "source rank must provide non-None scatter_object_input_list");
   REQUIRE_EQUAL(error_of([&] { scatter_object_list(one, &one, rank); }),
-                "scatter_object_list needs one object per rank in input_list, 2, got 1");
+                "[cohort] scatter_object_list needs one object per rank in input_list, 2, got 1");
   REQUIRE_EQUAL(
       error_of([&] { send_object_list(one, rank); }),
       "Invalid destination rank: destination rank should not be the same as the rank of the current process.");
   REQUIRE_EQUAL(error_of([&] { recv_object_list(one, rank); }),
                 "Invalid source rank: source rank should not be the same as the rank of the current process.");
   REQUIRE_EQUAL(error_of([&] { recv_object_list(one, std::nullopt, {.use_batch = true}); }),
-                "recv_object_list with use_batch needs src");
+                "[cohort] recv_object_list with use_batch needs src");
   barrier();
   destroy_process_group();
 }
@@ -161,9 +161,10 @@ COHORT_WORKER(objects_that_cannot_be_read) {
     REQUIRE_EQUAL(error_of([&] { recv_object_list(bytes, 0); }),
                   "object 0 of rank 0: expected bytes, got a value of type Int; receive it as c10::IValue");
     ObjectList list(2);
-    REQUIRE_EQUAL(error_of([&] { recv_object_list(list, 0); }),
-                  "the object sizes received are [-5, 7]; all ranks must call the same object collective with lists of "
-                  "the same length");
+    REQUIRE_EQUAL(
+        error_of([&] { recv_object_list(list, 0); }),
+        "[cohort] the object sizes received are [-5, 7]; all ranks must call the same object collective with lists of "
+        "the same length");
     list.resize(1);
     REQUIRE_EQUAL(error_of([&] { recv_object_list(list, 0); }),
                   "object 0 of rank 0: cannot unpickle: a line has no end (byte 0 of 2)");

@@ -129,14 +129,14 @@ TEST_P(OverlapOn, RepeatedElementsAreNoOutputMessage) {
     REQUIRE_EQUAL(error_of([&] {
                     all_reduce_coalesced({expanded, at::zeros({4})}, {.group = group});
                   }),
-                  "all_reduce_coalesced" + why);
+                  "[cohort] all_reduce_coalesced" + why);
     REQUIRE_EQUAL(error_of([&] {
                     all_gather({at::zeros({4}), expanded}, at::zeros({4}), {.group = group});
                   }),
-                  "all_gather" + why);
+                  "[cohort] all_gather" + why);
     REQUIRE_EQUAL(error_of([&] { all_to_all_single(expanded, at::zeros({4}), {}, {}, {.group = group}); }),
-                  "all_to_all_single" + why);
-    REQUIRE_EQUAL(error_of([&] { all_reduce(expanded, {.group = group}); }), "all_reduce" + why);
+                  "[cohort] all_to_all_single" + why);
+    REQUIRE_EQUAL(error_of([&] { all_reduce(expanded, {.group = group}); }), "[cohort] all_reduce" + why);
   });
 }
 
@@ -163,7 +163,7 @@ TEST_P(OverlapOn, ListsOfUnevenSizes) {
       REQUIRE(at::equal(outputs[static_cast<size_t>(source)], numbers_of(source, sizes[static_cast<size_t>(source)])));
     }
     REQUIRE_EQUAL(error_of([&] { all_gather(outputs, at::zeros({5}), {.group = group}); }),
-                  "all_gather needs a tensor of 5 elements at place " + std::to_string(rank) +
+                  "[cohort] all_gather needs a tensor of 5 elements at place " + std::to_string(rank) +
                       " of the list, this rank's, got " + std::to_string(sizes[static_cast<size_t>(rank)]));
   });
 }
@@ -191,17 +191,19 @@ COHORT_WORKER(overlap_with_roots_and_peers) {
       error_of([&] {
         batch_isend_irecv({P2POp::isend(row.narrow(0, 0, 3), next), P2POp::irecv(row.narrow(0, 2, 2), previous)});
       }),
-      "batch_isend_irecv: operation 1 receives into memory that operation 0 sends from at the same time; give each a "
+      "[cohort] batch_isend_irecv: operation 1 receives into memory that operation 0 sends from at the same time; give "
+      "each a "
       "tensor of its own");
+  REQUIRE_EQUAL(error_of([&] {
+                  batch_isend_irecv({P2POp::irecv(row, next), P2POp::irecv(row, previous)});
+                }),
+                "[cohort] batch_isend_irecv: operation 0 receives into memory that operation 1 receives into at the "
+                "same time; give "
+                "each a tensor of its own");
   REQUIRE_EQUAL(
-      error_of([&] {
-        batch_isend_irecv({P2POp::irecv(row, next), P2POp::irecv(row, previous)});
-      }),
-      "batch_isend_irecv: operation 0 receives into memory that operation 1 receives into at the same time; give "
-      "each a tensor of its own");
-  REQUIRE_EQUAL(error_of([&] { recv(at::zeros({1}).expand({4}), next); }),
-                "recv cannot write to a tensor whose elements share memory, got shape [4] with strides [0]; pass a "
-                "clone() of it");
+      error_of([&] { recv(at::zeros({1}).expand({4}), next); }),
+      "[cohort] recv cannot write to a tensor whose elements share memory, got shape [4] with strides [0]; pass a "
+      "clone() of it");
   // Columns of one matrix lie between each other, and are not the same.
   const auto matrix = numbers_of(rank, 6).view({3, 2});
   for (const auto& work :

@@ -87,9 +87,10 @@ COHORT_WORKER(shm_empty_on_gloo) {
     comm::shm_empty({3});
     REQUIRE(false);
   } catch (const c10::ValueError& error) {
-    REQUIRE(std::string(error.what_without_backtrace()) ==
-            "shm_empty needs a group of backend \"shm\", but group \"default_pg\" has \"gloo\"; name \"shm\" in "
-            "init_process_group or new_group, or use at::empty");
+    REQUIRE(
+        std::string(error.what_without_backtrace()) ==
+        "[cohort] shm_empty needs a group of backend \"shm\", but group \"default_pg\" has \"gloo\"; name \"shm\" in "
+        "init_process_group or new_group, or use at::empty");
   }
   const auto pair = new_group({}, {.backend = "shm"});
   REQUIRE(comm::shm_empty({3}, at::kFloat, pair).numel() == 3);

@@ -165,10 +165,11 @@ TEST(GlooBackend, SaysWhichReductionsMakeNoSenseMessage) {
     EXPECT_EQ(error(at::kFloat, c10d::ReduceOp::BAND),
               "all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32");
     EXPECT_EQ(error(at::kComplexFloat, c10d::ReduceOp::MIN),
-              "all_reduce does not support ReduceOp.MIN on complex tensors, got complex64");
-    EXPECT_EQ(error(at::kBool, c10d::ReduceOp::AVG), "all_reduce does not support ReduceOp.AVG on bool tensors");
+              "[cohort] all_reduce does not support ReduceOp.MIN on complex tensors, got complex64");
+    EXPECT_EQ(error(at::kBool, c10d::ReduceOp::AVG),
+              "[cohort] all_reduce does not support ReduceOp.AVG on bool tensors");
     EXPECT_EQ(error(at::kInt, premul_sum(0.5)),
-              "all_reduce: ReduceOp.PREMUL_SUM on int32 needs a whole factor, got 0.5");
+              "[cohort] all_reduce: ReduceOp.PREMUL_SUM on int32 needs a whole factor, got 0.5");
   });
 }
 
@@ -182,14 +183,16 @@ TEST(GlooBackend, RefusesWhatWouldHangOrCrashMessage) {
     std::vector<int64_t> no_splits;
     EXPECT_EQ(error_of<c10::ValueError>([&] { backend.send(one, 5, 0); }),
               "send: rank 5 is out of range. Valid ranks are 0 to 1 (world_size=2)");
-    EXPECT_EQ(error_of<c10::ValueError>([&] { backend.recv(one, rank, 0); }), "recv: a rank cannot recv from itself");
+    EXPECT_EQ(error_of<c10::ValueError>([&] { backend.recv(one, rank, 0); }),
+              "[cohort] recv: a rank cannot recv from itself");
     EXPECT_EQ(error_of<c10::ValueError>([&] { backend.recvAnysource(none, 0); }),
-              "recv from any source needs a tensor with elements on Gloo; name the source to receive none");
-    EXPECT_EQ(error_of<c10::ValueError>([&] { backend.allreduce(nothing); }), "all_reduce needs at least one tensor");
+              "[cohort] recv from any source needs a tensor with elements on Gloo; name the source to receive none");
+    EXPECT_EQ(error_of<c10::ValueError>([&] { backend.allreduce(nothing); }),
+              "[cohort] all_reduce needs at least one tensor");
     EXPECT_EQ(error_of<c10::ValueError>([&] { backend.alltoall_base(scalar, scalar, no_splits, no_splits); }),
-              "all_to_all_single: the output tensor needs at least one dimension");
+              "[cohort] all_to_all_single: the output tensor needs at least one dimension");
     EXPECT_EQ(error_of<c10::ValueError>([&] { backend._allgather_base(one[0], one[0]); }),
-              "all_gather_single needs an output of 4 elements, got 2");
+              "[cohort] all_gather_single needs an output of 4 elements, got 2");
     // Nothing of this was counted: the ranks are still in step.
     backend.allreduce(one)->wait();
     expect_equal(one[0], at::full({2}, 2.0F));

@@ -17,10 +17,11 @@ TEST(Device, IsTheCpuWithoutAnAccelerator) {
   set_device(3);
   set_device(c10::Device("cpu"));
   EXPECT_EQ(current_device(), c10::Device(DeviceType::CPU));
-  EXPECT_EQ(error_of([] { set_device(-1); }), "Invalid device index -1: it must not be negative");
-  EXPECT_EQ(error_of([] { set_device(c10::Device("cuda:1")); }),
-            "Invalid device cuda:1: this process sees no accelerator\n  hint: with NVIDIA GPUs check nvidia-smi, "
-            "CUDA_VISIBLE_DEVICES and that LibTorch is a CUDA build");
+  EXPECT_EQ(error_of([] { set_device(-1); }), "[cohort] Invalid device index -1: it must not be negative");
+  EXPECT_EQ(
+      error_of([] { set_device(c10::Device("cuda:1")); }),
+      "[cohort] Invalid device cuda:1: this process sees no accelerator\n  hint: with NVIDIA GPUs check nvidia-smi, "
+      "CUDA_VISIBLE_DEVICES and that LibTorch is a CUDA build");
 }
 
 }  // namespace

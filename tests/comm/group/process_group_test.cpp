@@ -212,9 +212,10 @@ TEST(ProcessGroup, RefusesBadOptionsMessage) {
   EXPECT_EQ(value_error_of([&] { init_process_group({.world_size = 2, .store = store}); }),
             "rank must be non-negative if using store");
   EXPECT_EQ(value_error_of([&] { init_process_group({.world_size = 2, .rank = 2, .store = store}); }),
-            "rank must be from 0 to 1 (world_size=2), got 2");
-  EXPECT_EQ(value_error_of([] { init_process_group("mpi"); }),
-            "Unknown backend \"mpi\" (known: gloo, nccl, shm, cohort; others can be added by register_backend)");
+            "[cohort] rank must be from 0 to 1 (world_size=2), got 2");
+  EXPECT_EQ(
+      value_error_of([] { init_process_group("mpi"); }),
+      "[cohort] Unknown backend \"mpi\" (known: gloo, nccl, shm, cohort; others can be added by register_backend)");
 }
 
 TEST(ProcessGroup, CollectiveBeforeInitMessage) {

@@ -81,11 +81,12 @@ COHORT_WORKER(subgroup_errors) {
   REQUIRE_EQUAL(error_of([] {
                   new_group({0, 1}, {.timeout = std::chrono::seconds(0)});
                 }),
-                "timeout must be positive, got 0 ms");
-  REQUIRE_EQUAL(error_of([] {
-                  new_group({0, 1}, {.backend = "cpu"});
-                }),
-                "Unknown backend \"cpu\" (known: gloo, nccl, shm, cohort; others can be added by register_backend)");
+                "[cohort] timeout must be positive, got 0 ms");
+  REQUIRE_EQUAL(
+      error_of([] {
+        new_group({0, 1}, {.backend = "cpu"});
+      }),
+      "[cohort] Unknown backend \"cpu\" (known: gloo, nccl, shm, cohort; others can be added by register_backend)");
   REQUIRE(get_pg_count() == 1);
   barrier();  // a group that connects needs all of its members
 }
@@ -156,11 +157,11 @@ COHORT_WORKER(queries_and_registry) {
   init_process_group(
       {.backend = "cuda:gloo",
        .init_method = "file://" + test::worker_arguments()[0] + "?rank=" + getenv("RANK") + "&world_size=2"});
-  REQUIRE_EQUAL(
-      error_of([] { all_reduce(at::ones({1})); }),
-      "all_reduce got a tensor on cpu, but group \"default_pg\" has backend \"cuda:gloo\", which does not serve "
-      "that device; move the tensor, or give a backend for both devices, such as \"cpu:gloo,cuda:nccl\", to "
-      "init_process_group");
+  REQUIRE_EQUAL(error_of([] { all_reduce(at::ones({1})); }),
+                "[cohort] all_reduce got a tensor on cpu, but group \"default_pg\" has backend \"cuda:gloo\", which "
+                "does not serve "
+                "that device; move the tensor, or give a backend for both devices, such as \"cpu:gloo,cuda:nccl\", to "
+                "init_process_group");
 }
 
 TEST(Subgroups, QueriesAndNamesInTheRegistry) {
@@ -174,7 +175,8 @@ TEST(Subgroups, QueriesAndNamesInTheRegistry) {
 COHORT_WORKER(short_timeouts) {
   init_process_group("gloo");
   const auto pair = new_group({}, {.timeout = std::chrono::minutes(5), .group_desc = "pair"});
-  REQUIRE_EQUAL(error_of([&] { set_pg_timeout(std::chrono::seconds(0), pair); }), "timeout must be positive, got 0 ms");
+  REQUIRE_EQUAL(error_of([&] { set_pg_timeout(std::chrono::seconds(0), pair); }),
+                "[cohort] timeout must be positive, got 0 ms");
   set_pg_timeout(std::chrono::milliseconds(700), pair);
   if (get_rank() == 1) return barrier(), void();
   auto tensor = at::ones({1});

@@ -66,7 +66,8 @@ TEST(SharedAllocator, OfAnotherLibraryMessage) {
     return results[0].output;
   };
   const std::string error =
-      "use_shared_allocator: another library has set LibTorch's allocator for CPU tensors, with a higher priority\n"
+      "[cohort] use_shared_allocator: another library has set LibTorch's allocator for CPU tensors, with a higher "
+      "priority\n"
       "  hint: leave one of the two out: both want all tensors\n";
   EXPECT_EQ(output_of("before"), error + error);
   EXPECT_EQ(output_of("since"), "(no error)\n(no error)\n");

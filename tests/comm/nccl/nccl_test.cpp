@@ -17,7 +17,7 @@ using test::run_workers;
 COHORT_WORKER(nccl_without_gpu) {
   const auto message = error_of([] { init_process_group("nccl"); });
   if (is_nccl_available()) {
-    REQUIRE(message.rfind("backend \"nccl\" needs a GPU, and rank 0 of group \"default_pg\" on ", 0) == 0);
+    REQUIRE(message.rfind("[cohort] backend \"nccl\" needs a GPU, and rank 0 of group \"default_pg\" on ", 0) == 0);
     const std::string end =
         " sees none\n  hint: check nvidia-smi and CUDA_VISIBLE_DEVICES; on CPU use backend \"gloo\"";
     REQUIRE(message.size() > end.size() && message.substr(message.size() - end.size()) == end);

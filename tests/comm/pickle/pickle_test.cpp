@@ -100,19 +100,20 @@ TEST(Pickle, SharedListsStayShared) {
 
 TEST(Pickle, RefusedValuesMessage) {
   EXPECT_EQ(error_of([] { pickle(std::string("\xff")); }),
-            "cannot pickle a string that is not UTF-8 as a Python str; use bytes_value");
-  EXPECT_EQ(
-      error_of([] { pickle(at::Device("cpu")); }),
-      "cannot pickle a value of type Device; possible are None, bool, int, float, complex, str, bytes, list, tuple, "
-      "dict and tensors");
-  EXPECT_EQ(error_of([] { pickle(at::Tensor()); }), "cannot pickle an undefined tensor");
-  EXPECT_EQ(error_of([] { pickle(at::eye(2).to_sparse()); }), "cannot pickle a sparse or quantized tensor");
+            "[cohort] cannot pickle a string that is not UTF-8 as a Python str; use bytes_value");
+  EXPECT_EQ(error_of([] { pickle(at::Device("cpu")); }),
+            "[cohort] cannot pickle a value of type Device; possible are None, bool, int, float, complex, str, bytes, "
+            "list, tuple, "
+            "dict and tensors");
+  EXPECT_EQ(error_of([] { pickle(at::Tensor()); }), "[cohort] cannot pickle an undefined tensor");
+  EXPECT_EQ(error_of([] { pickle(at::eye(2).to_sparse()); }), "[cohort] cannot pickle a sparse or quantized tensor");
   EXPECT_EQ(error_of([] { pickle(at::empty({1}, at::kFloat8_e4m3fn)); }),
-            "cannot pickle a tensor of dtype Float8_e4m3fn; send it with broadcast or send");
+            "[cohort] cannot pickle a tensor of dtype Float8_e4m3fn; send it with broadcast or send");
   IValue deep(1);
   for (int i = 0; i < kMaxPickleDepth + 1; ++i) deep = c10::ivalue::Tuple::create({deep});
-  EXPECT_EQ(error_of([&] { pickle(deep); }), "cannot pickle a value nested deeper than 200");
-  EXPECT_EQ(error_of([] { bytes_of(IValue("x")); }), "expected bytes made by bytes_value, got a value of type String");
+  EXPECT_EQ(error_of([&] { pickle(deep); }), "[cohort] cannot pickle a value nested deeper than 200");
+  EXPECT_EQ(error_of([] { bytes_of(IValue("x")); }),
+            "[cohort] expected bytes made by bytes_value, got a value of type String");
 }
 
 struct Malformed {
@@ -155,7 +156,8 @@ TEST(Unpickle, MalformedDataMessage) {
       {"P7\n.", "operation 0x50 is a persistent id (byte 0 of 4)"},
   };
   for (const auto& [data, message] : cases) {
-    const auto prefix = message.rfind("a tensor: ", 0) == 0 ? "cannot unpickle " : "cannot unpickle: ";
+    const auto prefix =
+        message.rfind("a tensor: ", 0) == 0 ? "[cohort] cannot unpickle " : "[cohort] cannot unpickle: ";
     EXPECT_EQ(error_of([&, &bytes = data] { unpickle(bytes); }), prefix + message);
   }
 }
@@ -170,7 +172,8 @@ TEST(Unpickle, TensorsThatCannotBeMessage) {
   const auto ints = at::arange(3, at::kLong);
   // (storage, 0, (3,), (1,), False, OrderedDict()): with a gradient; with 4 elements.
   const auto with_gradient = with(ints, "\x89", "\x88");
-  EXPECT_EQ(error_of([&] { unpickle(with_gradient); }), "cannot unpickle a tensor: one of dtype Long has no gradient");
+  EXPECT_EQ(error_of([&] { unpickle(with_gradient); }),
+            "[cohort] cannot unpickle a tensor: one of dtype Long has no gradient");
   EXPECT_THROW(unpickle(with_gradient), c10::ValueError);
   const auto too_long = with(ints, BYTES("K\x03"), BYTES("K\x04"));
   EXPECT_THAT(error_of([&] { unpickle(too_long); }), testing::HasSubstr("out of bounds for storage of size 24"));
@@ -182,9 +185,10 @@ TEST(Unpickle, KeysThatAreNoNumberMessage) {
   const auto nan = BYTES("G\x7f\xf8\0\0\0\0\0\0N");
   std::string data = "}(";
   for (int i = 0; i < 64; ++i) data += nan;
-  EXPECT_EQ(error_of([&] { unpickle(data + "u."); }), "cannot unpickle: a dict has NaN as a key (byte 642 of 644)");
+  EXPECT_EQ(error_of([&] { unpickle(data + "u."); }),
+            "[cohort] cannot unpickle: a dict has NaN as a key (byte 642 of 644)");
   EXPECT_EQ(error_of([] { unpickle(BYTES("}c__builtin__\ncomplex\n(G\x7f\xf8\0\0\0\0\0\0F1\ntRNs.")); }),
-            "cannot unpickle: a dict has NaN as a key (byte 38 of 40)");
+            "[cohort] cannot unpickle: a dict has NaN as a key (byte 38 of 40)");
 }
 
 // Whatever the bytes are, the answer is a value or a c10::ValueError, soon and with bounded memory.

@@ -125,7 +125,7 @@ COHORT_WORKER(context_in_a_fork) {
     } catch (const std::logic_error& error) {
       text = error.what();
     }
-    REQUIRE_EQUAL(text, "join() of a ProcessContext in process " + std::to_string(getpid()) +
+    REQUIRE_EQUAL(text, "[cohort] join() of a ProcessContext in process " + std::to_string(getpid()) +
                             ": its ranks belong to process " + std::to_string(parent) + ", which called spawn");
     const auto destroyed_here = std::move(first);
   });

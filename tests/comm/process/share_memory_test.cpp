@@ -178,28 +178,33 @@ TEST(ShareMemory, CannotBeResized) {
 
 TEST(ShareMemory, RefusesWhatIsNoDenseCpuTensorMessage) {
   const auto error = [](const at::Tensor& tensor) { return error_of([&] { share_memory(tensor); }); };
-  EXPECT_EQ(error({}), "share_memory: the tensor is undefined");
+  EXPECT_EQ(error({}), "[cohort] share_memory: the tensor is undefined");
   EXPECT_EQ(error(at::empty({2}, at::kMeta)),
-            "share_memory: the tensor is on device meta, and only CPU tensors can be in shared memory\n"
+            "[cohort] share_memory: the tensor is on device meta, and only CPU tensors can be in shared memory\n"
             "  hint: share tensor.cpu()");
   EXPECT_EQ(error(at::eye(2).to_sparse()),
-            "share_memory: the tensor has layout Sparse, and only dense tensors can be in shared memory\n"
+            "[cohort] share_memory: the tensor has layout Sparse, and only dense tensors can be in shared memory\n"
             "  hint: share its indices and values, or tensor.to_dense()");
-  EXPECT_EQ(error(at::quantize_per_tensor(at::ones({2}), 0.1, 0, at::kQInt8)),
-            "share_memory: the tensor is quantized (c10::qint8), and only plain dtypes can be in shared memory\n"
-            "  hint: share tensor.int_repr() and its scale");
+  EXPECT_EQ(
+      error(at::quantize_per_tensor(at::ones({2}), 0.1, 0, at::kQInt8)),
+      "[cohort] share_memory: the tensor is quantized (c10::qint8), and only plain dtypes can be in shared memory\n"
+      "  hint: share tensor.int_repr() and its scale");
   EXPECT_EQ(error(at::_nested_tensor_from_tensor_list({at::ones({2}), at::ones({3})})),
-            "share_memory: the tensor is nested, and only plain tensors can be in shared memory\n"
+            "[cohort] share_memory: the tensor is nested, and only plain tensors can be in shared memory\n"
             "  hint: share its parts, from tensor.unbind()");
-  EXPECT_EQ(error_of([] { share_memory({at::ones({1}), at::Tensor()}); }), "share_memory: tensor 1 is undefined");
+  EXPECT_EQ(error_of([] {
+              share_memory({at::ones({1}), at::Tensor()});
+            }),
+            "[cohort] share_memory: tensor 1 is undefined");
 }
 
 TEST(ShareMemory, NamesTheModulesTensorMessage) {
   torch::nn::Sequential model(torch::nn::Linear(2, 2));
   model->register_buffer("adjacency", at::eye(2).to_sparse());
-  EXPECT_EQ(error_of([&] { share_memory(*model); }),
-            "share_memory: buffer \"adjacency\" has layout Sparse, and only dense tensors can be in shared memory\n"
-            "  hint: share its indices and values, or tensor.to_dense()");
+  EXPECT_EQ(
+      error_of([&] { share_memory(*model); }),
+      "[cohort] share_memory: buffer \"adjacency\" has layout Sparse, and only dense tensors can be in shared memory\n"
+      "  hint: share its indices and values, or tensor.to_dense()");
   EXPECT_FALSE(is_shared(model->parameters()[0]));
 }
 

@@ -94,8 +94,9 @@ COHORT_WORKER(spawn_with_threads) {
 }
 
 TEST(Spawn, RefusesAProcessWithThreadsMessage) {
-  EXPECT_THAT(run_workers("spawn_with_threads", {.world_size = 1})[0].output,
-              StartsWith("other: spawn must be called before the process starts threads, but 1 run already: \""));
+  EXPECT_THAT(
+      run_workers("spawn_with_threads", {.world_size = 1})[0].output,
+      StartsWith("other: [cohort] spawn must be called before the process starts threads, but 1 run already: \""));
 }
 
 TEST(Spawn, RefusesNoProcesses) {

@@ -94,10 +94,10 @@ COHORT_WORKER(channel_sender_ends) {
   const auto tensor = channel.receive();
   REQUIRE(at::equal(tensor, at::full({1000}, 3.0)));
   const auto pid = std::to_string(channel.peer_pid());
-  REQUIRE_EQUAL(error_of([&] { channel.receive(); }), "receive on a tensor channel: the other end (process " + pid +
-                                                          ") is closed, and all that it has sent was received");
-  REQUIRE_EQUAL(error_of([&] { channel.send(tensor); }), "send on a tensor channel: the other end (process " + pid +
-                                                             ") is closed, nobody will receive the tensor");
+  REQUIRE_EQUAL(error_of([&] { channel.receive(); }), "[cohort] receive on a tensor channel: the other end (process " +
+                                                          pid + ") is closed, and all that it has sent was received");
+  REQUIRE_EQUAL(error_of([&] { channel.send(tensor); }), "[cohort] send on a tensor channel: the other end (process " +
+                                                             pid + ") is closed, nobody will receive the tensor");
 }
 
 TEST(TensorChannel, WhatWasSentOutlivesItsSenderMessage) {
@@ -116,8 +116,8 @@ COHORT_WORKER(channel_killed) {
   auto tensor = channel.receive();
   std::cout << "waits\n" << std::flush;
   const auto error = error_of([&] { channel.receive(); });
-  REQUIRE_EQUAL(error, "receive on a tensor channel: the other end (process " + std::to_string(channel.peer_pid()) +
-                           ") is closed, and all that it has sent was received");
+  REQUIRE_EQUAL(error, "[cohort] receive on a tensor channel: the other end (process " +
+                           std::to_string(channel.peer_pid()) + ") is closed, and all that it has sent was received");
   tensor.add_(1);
   REQUIRE(at::equal(tensor, at::full({100}, 2.F)));
 }
@@ -147,8 +147,9 @@ COHORT_WORKER(channel_between_ranks) {
           first.close();
           second.receive().fill_(7);
           acknowledge(second, 7);
-          REQUIRE_EQUAL(error_of([&] { second.receive(); }),
-                        "receive on a tensor channel: the other end is closed, and all that it has sent was received");
+          REQUIRE_EQUAL(
+              error_of([&] { second.receive(); }),
+              "[cohort] receive on a tensor channel: the other end is closed, and all that it has sent was received");
         }
       },
       2, false);
@@ -256,38 +257,40 @@ TEST(TensorChannel, BothWaysAtOnce) {
 TEST(TensorChannel, RefusesWhatItCannotSendMessage) {
   auto ends = comm::TensorChannel::make_pair();
   const auto error = [&](const at::Tensor& tensor) { return error_of([&] { ends.first.send(tensor); }); };
-  EXPECT_EQ(
-      error(at::empty({2}, at::kMeta)),
-      "send: the tensor is on device meta, and only CPU tensors can be in shared memory\n  hint: share tensor.cpu()");
+  EXPECT_EQ(error(at::empty({2}, at::kMeta)),
+            "[cohort] send: the tensor is on device meta, and only CPU tensors can be in shared memory\n  hint: share "
+            "tensor.cpu()");
   EXPECT_EQ(error(at::eye(2).to_sparse_csr()),
-            "send: the tensor has layout SparseCsr, and only dense tensors can be in shared memory\n"
+            "[cohort] send: the tensor has layout SparseCsr, and only dense tensors can be in shared memory\n"
             "  hint: share its indices and values, or tensor.to_dense()");
-  EXPECT_EQ(error(at::ones({2}).requires_grad_(true) * 2),
-            "send: the tensor requires a gradient and is the result of an operation, whose history cannot cross to "
-            "another process\n  hint: send tensor.detach()");
+  EXPECT_EQ(
+      error(at::ones({2}).requires_grad_(true) * 2),
+      "[cohort] send: the tensor requires a gradient and is the result of an operation, whose history cannot cross to "
+      "another process\n  hint: send tensor.detach()");
   EXPECT_EQ(error(at::rand({2}, at::kComplexFloat).conj()),
-            "send: the tensor is a lazy conjugate of its memory\n  hint: send tensor.resolve_conj()");
+            "[cohort] send: the tensor is a lazy conjugate of its memory\n  hint: send tensor.resolve_conj()");
   EXPECT_EQ(error(at::_neg_view(at::rand({2}))),
-            "send: the tensor is a lazy negative of its memory\n  hint: send tensor.resolve_neg()");
+            "[cohort] send: the tensor is a lazy negative of its memory\n  hint: send tensor.resolve_neg()");
   auto by_libtorch = at::ones({2});
   by_libtorch.share_memory_();
-  EXPECT_EQ(
-      error(by_libtorch),
-      "send: the tensor was shared by Tensor::share_memory_() or torch.multiprocessing, whose files can shrink under "
-      "their readers\n  hint: share it with cohort::share_memory (torchcohort.share_memory) instead");
-  EXPECT_EQ(error(at::ones(std::vector<int64_t>(65, 1))), "send: the tensor has 65 dimensions, more than 64");
+  EXPECT_EQ(error(by_libtorch),
+            "[cohort] send: the tensor was shared by Tensor::share_memory_() or torch.multiprocessing, whose files can "
+            "shrink under "
+            "their readers\n  hint: share it with cohort::share_memory (torchcohort.share_memory) instead");
+  EXPECT_EQ(error(at::ones(std::vector<int64_t>(65, 1))), "[cohort] send: the tensor has 65 dimensions, more than 64");
   EXPECT_FALSE(ends.second.poll());
 }
 
 TEST(TensorChannel, ClosedEndsSaySoMessage) {
   auto ends = comm::TensorChannel::make_pair();
   auto moved = std::move(ends.first);
-  EXPECT_EQ(error_of([&] { ends.first.receive(); }), "receive on a tensor channel: this end was closed, or moved away");
+  EXPECT_EQ(error_of([&] { ends.first.receive(); }),
+            "[cohort] receive on a tensor channel: this end was closed, or moved away");
   moved.close();
   moved.close();
   EXPECT_EQ(error_of([&] { moved.send(at::ones({1})); }),
-            "send on a tensor channel: this end was closed, or moved away");
-  EXPECT_EQ(error_of([&] { moved.poll(); }), "poll on a tensor channel: this end was closed, or moved away");
+            "[cohort] send on a tensor channel: this end was closed, or moved away");
+  EXPECT_EQ(error_of([&] { moved.poll(); }), "[cohort] poll on a tensor channel: this end was closed, or moved away");
   EXPECT_TRUE(ends.second.poll());
 }
 
@@ -299,28 +302,29 @@ TEST(TensorChannel, WhatWasSentBeforeACloseArrivesThoughTheOtherHadNotRead) {
   b.close();
   EXPECT_EQ(acknowledgement(a), "2");
   EXPECT_EQ(error_of([&, &end = a] { end.receive(); }),
-            "receive on a tensor channel: the other end is closed, and all that it has sent was received");
+            "[cohort] receive on a tensor channel: the other end is closed, and all that it has sent was received");
 }
 
 TEST(TensorListener, NamesMessage) {
   const auto name = own_name("names");
   const comm::TensorListener first(name);
   EXPECT_EQ(error_of([&] { comm::TensorListener second(name); }),
-            "tensor channel \"" + name +
+            "[cohort] tensor channel \"" + name +
                 "\" is listened on already, by this or another process of this user\n"
                 "  hint: choose another name");
-  EXPECT_EQ(error_of([] { comm::TensorListener none(""); }), "the name of a tensor channel has 1 to 64 bytes, got 0");
+  EXPECT_EQ(error_of([] { comm::TensorListener none(""); }),
+            "[cohort] the name of a tensor channel has 1 to 64 bytes, got 0");
   EXPECT_EQ(error_of([] { comm::TensorChannel::connect(std::string(65, 'x')); }),
-            "the name of a tensor channel has 1 to 64 bytes, got 65");
+            "[cohort] the name of a tensor channel has 1 to 64 bytes, got 65");
 }
 
 TEST(TensorListener, TimeOutsMessage) {
   const auto name = own_name("late");
   comm::TensorListener listener(name);
   EXPECT_EQ(error_of([&] { listener.accept(20ms); }),
-            "no process connected to tensor channel \"" + name + "\" within 20 ms");
+            "[cohort] no process connected to tensor channel \"" + name + "\" within 20 ms");
   EXPECT_EQ(error_of([&] { comm::TensorChannel::connect(name + "-other", 20ms); }),
-            "no process listens on tensor channel \"" + name +
+            "[cohort] no process listens on tensor channel \"" + name +
                 "-other\" after 20 ms\n"
                 "  hint: the other process makes a TensorListener of that name; both must be of one user and in one "
                 "network namespace");

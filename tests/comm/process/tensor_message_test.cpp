@@ -102,8 +102,8 @@ class Impostor {
   std::string send(const std::string& bytes, const base::Fd* fd = nullptr) {
     EXPECT_EQ(shm::send_with_fd(socket_, bytes, fd), static_cast<ptrdiff_t>(bytes.size()));
     auto text = error_of([&] { channel_.receive(); });
-    const auto expected = "receive on a tensor channel: what the other end (process " + std::to_string(getpid()) +
-                          ") has sent cannot be used\n  caused by: ";
+    const auto expected = "[cohort] receive on a tensor channel: what the other end (process " +
+                          std::to_string(getpid()) + ") has sent cannot be used\n  caused by: ";
     return text.starts_with(expected) ? text.substr(expected.size()) : text;
   }
   std::string send(const TensorMessage& message, const base::Fd* fd = nullptr) {
@@ -207,7 +207,7 @@ COHORT_WORKER(message_without_room) {
   const auto error = error_of([&, &end = b] { end.receive(); });
   REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
   REQUIRE_EQUAL(error,
-                "receive on a tensor channel: what the other end has sent cannot be used\n"
+                "[cohort] receive on a tensor channel: what the other end has sent cannot be used\n"
                 "  caused by: its memory was not received with it\n"
                 "  hint: this process may have no file descriptor left: see ulimit -n");
   a.send(at::ones({1}));
@@ -240,7 +240,7 @@ TEST(TensorListener, AnotherUserIsToldNothing) {
   comm::TensorListener listener(name);
   std::atomic<bool> is_over = false;
   std::thread accepting([&] {
-    const auto expected = "no process connected to tensor channel \"" + name + "\" within 100 ms";
+    const auto expected = "[cohort] no process connected to tensor channel \"" + name + "\" within 100 ms";
     while (!is_over) EXPECT_EQ(error_of([&] { listener.accept(100ms); }), expected);
   });
   EXPECT_EQ(exit_code_of_a_stranger(name), 0);

@@ -46,13 +46,15 @@ TEST(BackendConfig, PairsSayWhatServesWhat) {
 
 TEST(BackendConfig, RefusesMalformedTextMessage) {
   EXPECT_EQ(config_error("mpi"),
-            "Unknown backend \"mpi\" (known: gloo, nccl; others can be added by register_backend)");
+            "[cohort] Unknown backend \"mpi\" (known: gloo, nccl; others can be added by register_backend)");
   EXPECT_EQ(config_error("cpu:gloo,nccl"),
             "Invalid device:backend pairing: \"nccl\" in the backend string \"cpu:gloo,nccl\"; the form is "
             "\"<device>:<backend>,<device>:<backend>\", such as \"cpu:gloo,cuda:nccl\"");
   EXPECT_EQ(config_error("cpu:gloo,cpu:gloo"), "Duplicate device type cpu in the backend string \"cpu:gloo,cpu:gloo\"");
-  EXPECT_EQ(config_error("tpu:gloo"), "Unknown device \"tpu\" in the backend string \"tpu:gloo\" (known: cpu, cuda)");
-  EXPECT_EQ(config_error("cpu:nccl"), "backend \"nccl\" does not serve cpu tensors (backend string \"cpu:nccl\")");
+  EXPECT_EQ(config_error("tpu:gloo"),
+            "[cohort] Unknown device \"tpu\" in the backend string \"tpu:gloo\" (known: cpu, cuda)");
+  EXPECT_EQ(config_error("cpu:nccl"),
+            "[cohort] backend \"nccl\" does not serve cpu tensors (backend string \"cpu:nccl\")");
 }
 
 TEST(BackendConfig, DefaultBackendForDeviceMessage) {

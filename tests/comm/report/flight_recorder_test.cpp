@@ -42,11 +42,12 @@ TEST(FlightRecorder, WritesFiles) {
 }
 
 TEST(FlightRecorder, PathThatCannotBeWrittenMessage) {
-  EXPECT_THAT(test::error_of([] { comm::write_flight_recorder("/proc/cannot/run_"); }),
-              StartsWith("the flight recorder cannot be written to files that begin with \"/proc/cannot/run_\"; the "
-                         "warning before this one says why"));
+  EXPECT_THAT(
+      test::error_of([] { comm::write_flight_recorder("/proc/cannot/run_"); }),
+      StartsWith("[cohort] the flight recorder cannot be written to files that begin with \"/proc/cannot/run_\"; the "
+                 "warning before this one says why"));
   EXPECT_THAT(test::error_of([] { comm::write_chrome_trace("/proc/cannot.json"); }),
-              StartsWith("cannot write \"/proc/cannot.json\"\n  caused by: "));
+              StartsWith("[cohort] cannot write \"/proc/cannot.json\"\n  caused by: "));
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

@@ -24,24 +24,24 @@ std::string value_error(const std::function<void()>& fn) { return text_of_error<
 
 TEST(ShmArguments, RefusesWhatCannotWorkMessage) {
   run_shm_threads(1, [](int, const Group&, c10d::Backend& backend) {
-    EXPECT_EQ(value_error([&] { reduce_on(backend, {}); }), "all_reduce needs at least one tensor");
+    EXPECT_EQ(value_error([&] { reduce_on(backend, {}); }), "[cohort] all_reduce needs at least one tensor");
     EXPECT_EQ(value_error([&] {
                 reduce_on(backend, {at::ones({1}), at::ones({1})});
               }),
-              "all_reduce on backend \"shm\" takes one tensor, got 2");
+              "[cohort] all_reduce on backend \"shm\" takes one tensor, got 2");
     EXPECT_EQ(value_error([&] { reduce_on(backend, {at::ones({1})}, Mode::kSync, ReduceOp::BAND); }),
               "all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32");
     EXPECT_EQ(value_error([&] { reduce_on(backend, {at::ones({1}, at::kComplexFloat)}, Mode::kSync, ReduceOp::MAX); }),
-              "all_reduce does not support ReduceOp.MAX on complex tensors, got complex64");
+              "[cohort] all_reduce does not support ReduceOp.MAX on complex tensors, got complex64");
     EXPECT_EQ(value_error([&] { reduce_on(backend, {at::ones({1}, at::kBool)}, Mode::kSync, ReduceOp::AVG); }),
-              "all_reduce does not support ReduceOp.AVG on bool tensors");
+              "[cohort] all_reduce does not support ReduceOp.AVG on bool tensors");
     EXPECT_EQ(value_error([&] { reduce_on(backend, {at::_empty_affine_quantized({1}, at::kQInt8)}); }),
-              "all_reduce does not support ReduceOp.SUM on qint8 tensors");
+              "[cohort] all_reduce does not support ReduceOp.SUM on qint8 tensors");
     Tensors one{at::ones({1})};
-    EXPECT_EQ(value_error([&] { backend.send(one, 0, 0); }), "send: a rank cannot send to itself");
+    EXPECT_EQ(value_error([&] { backend.send(one, 0, 0); }), "[cohort] send: a rank cannot send to itself");
     std::vector<Tensors> lists{{at::ones({2})}};
     EXPECT_EQ(value_error([&] { backend.allgather(lists, one, {}); }),
-              "all_gather needs a tensor of 1 elements at place 0 of the list, this rank's, got 2");
+              "[cohort] all_gather needs a tensor of 1 elements at place 0 of the list, this rank's, got 2");
   });
 }
 
@@ -52,15 +52,15 @@ TEST(ShmArguments, RefusesPairsThatDoNotFitMessage) {
     auto doubles = at::ones({2}, at::kDouble);
     std::vector<int64_t> splits;
     EXPECT_EQ(value_error([&] { backend._allgather_base(three, two, {}); }),
-              "all_gather_single needs an output of 2 elements, got 3");
+              "[cohort] all_gather_single needs an output of 2 elements, got 3");
     EXPECT_EQ(value_error([&] { backend._allgather_base(two, doubles, {}); }),
-              "all_gather_single needs tensors of one dtype, got float64 and float32");
+              "[cohort] all_gather_single needs tensors of one dtype, got float64 and float32");
     EXPECT_EQ(value_error([&] { backend._reduce_scatter_base(two, three, {}); }),
-              "reduce_scatter_single needs an input of 2 elements, got 3");
+              "[cohort] reduce_scatter_single needs an input of 2 elements, got 3");
     EXPECT_EQ(value_error([&] { backend._reduce_scatter_base(two, doubles, {}); }),
-              "reduce_scatter_single needs tensors of one dtype, got float32 and float64");
+              "[cohort] reduce_scatter_single needs tensors of one dtype, got float32 and float64");
     EXPECT_EQ(value_error([&] { backend.alltoall_base(two, doubles, splits, splits, {}); }),
-              "all_to_all_single needs tensors of one dtype, got float32 and float64");
+              "[cohort] all_to_all_single needs tensors of one dtype, got float32 and float64");
   });
 }
 

@@ -234,7 +234,7 @@ TEST_F(RendezvousUrl, FileTakesAPath) {
 TEST_F(RendezvousUrl, UnknownSchemeMessage) {
   EXPECT_EQ(message_of("etcd://a:1", 0, 1), "No rendezvous handler for etcd:// (known: env://, tcp://, file://)");
   EXPECT_EQ(message_of("node-a", 0, 1),
-            "init_method \"node-a\" is not a URL; use env://, tcp://host:port or file:///path");
+            "[cohort] init_method \"node-a\" is not a URL; use env://, tcp://host:port or file:///path");
 }
 
 }  // namespace

@@ -330,8 +330,8 @@ TEST(Start, AddressFamilyIsForced) {
   expect_texts(run_workers("start", {.arguments = {"*:COHORT_IP_FAMILY=4", "*:MASTER_ADDR=localhost"}}),
                {"started", "started"});
   expect_texts(run_workers("start", {.arguments = {"*:COHORT_IP_FAMILY=5"}}),
-               {"ValueError: environment variable COHORT_IP_FAMILY=\"5\" must be 4 or 6",
-                "ValueError: environment variable COHORT_IP_FAMILY=\"5\" must be 4 or 6"});
+               {"ValueError: [cohort] environment variable COHORT_IP_FAMILY=\"5\" must be 4 or 6",
+                "ValueError: [cohort] environment variable COHORT_IP_FAMILY=\"5\" must be 4 or 6"});
 }
 
 TEST(Start, Ipv6AddressesWork) {

@@ -110,7 +110,7 @@ TEST(StoreAddress, TheLongestTimeIsNoLimit) {
 TEST(StoreAddress, NobodyListensMessage) {
   const auto port = base::reserve_port().value();
   EXPECT_EQ(text_of(search_for(static_cast<uint16_t>(port.port))),
-            "[cohort] rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
+            "rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
             "  caused by: 127.0.0.1 (IPv4): Connection refused (ECONNREFUSED); T\n"
             "  hint: nothing listens there: see whether rank 0 runs on that host and whether all ranks have the same "
             "MASTER_ADDR and MASTER_PORT; if rank 0 only comes later, raise InitOptions::timeout");
@@ -119,7 +119,7 @@ TEST(StoreAddress, NobodyListensMessage) {
 TEST(StoreAddress, SilentServerMessage) {
   const Server server(Server::Manner::kSilent);
   EXPECT_EQ(text_of(search_for(server.port())),
-            "[cohort] rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
+            "rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
             "  caused by: 127.0.0.1 (IPv4): accepted the connection but gave no answer T; T" +
                 kForeignHint);
 }
@@ -127,7 +127,7 @@ TEST(StoreAddress, SilentServerMessage) {
 TEST(StoreAddress, ClosingServerMessage) {
   const Server server(Server::Manner::kCloses);
   EXPECT_EQ(text_of(search_for(server.port())),
-            "[cohort] rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
+            "rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
             "  caused by: 127.0.0.1 (IPv4): accepted the connection and closed it without an answer; T" +
                 kForeignHint);
 }
@@ -135,7 +135,7 @@ TEST(StoreAddress, ClosingServerMessage) {
 TEST(StoreAddress, ForeignServerMessageComesAtOnce) {
   const Server server(Server::Manner::kAnswers, "HTTP/1.1 400 Bad\r\n");
   EXPECT_EQ(text_of(search_for(server.port(), kLongerThanATest)),
-            "[cohort] rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
+            "rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
             "  caused by: 127.0.0.1 (IPv4): answered \"HTTP/1.1 400 Bad\\x0d\\x0a\", which no c10d store does; T" +
                 kForeignHint);
 }
@@ -144,7 +144,7 @@ TEST(StoreAddress, NameThatDoesNotResolveMessage) {
   auto search = search_for(29500, 200);
   search.host = "no-such-host.invalid";
   EXPECT_EQ(text_of(search),
-            "[cohort] rank 1 of 2 on HOST cannot reach the store at no-such-host.invalid:PORT\n"
+            "rank 1 of 2 on HOST cannot reach the store at no-such-host.invalid:PORT\n"
             "  caused by: \"no-such-host.invalid\" does not resolve to an address: Name or service not known; T\n"
             "  hint: give a name that this host can resolve, or a numeric address, in MASTER_ADDR and MASTER_PORT");
 }
@@ -154,7 +154,7 @@ TEST(StoreAddress, AddressOfTheOtherFamilyMessageComesAtOnce) {
   search.family = IpFamily::kV6;
   EXPECT_EQ(
       text_of(search),
-      "[cohort] rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
+      "rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
       "  caused by: \"127.0.0.1\" does not resolve to an IPv6 address: Address family for hostname not supported; T\n"
       "  hint: unset COHORT_IP_FAMILY, or give an address of that family in MASTER_ADDR and MASTER_PORT");
 }

@@ -142,7 +142,7 @@ TEST(RandomSplit, MistakesMessages) {
   EXPECT_EQ(error_text<c10::ValueError>([] {
               random_split(NumbersFrom{0, 6}, {-1, 7});
             }),
-            "Length at index 0 is negative: -1");
+            "[cohort] Length at index 0 is negative: -1");
 }
 
 TEST(ConcatDataset, HasDatasetsOneAfterTheOther) {
@@ -229,13 +229,13 @@ TEST(DatasetsOfDatasets, NullPointersMessages) {
   const std::shared_ptr<NumberStream> no_stream;
   const auto text = [](auto make) { return error_text<c10::ValueError>(make); };
   const std::string rest = " needs a dataset, but got a null pointer";
-  EXPECT_EQ(text([&] { Subset subset(none, {0}); }), "Subset" + rest);
-  EXPECT_EQ(text([&] { random_split(none, {1, 2}); }), "random_split" + rest);
-  EXPECT_EQ(text([&] { ConcatDataset all(NumbersFrom{}, none); }), "ConcatDataset" + rest);
-  EXPECT_EQ(text([&] { ConcatDataset all(std::vector{none}); }), "ConcatDataset" + rest);
-  EXPECT_EQ(text([&] { StackDataset both(NumbersFrom{}, none); }), "StackDataset" + rest);
-  EXPECT_EQ(text([&] { ChainDataset all(NumberStream{}, no_stream); }), "ChainDataset" + rest);
-  EXPECT_EQ(text([&] { sharded(no_stream, {.num_replicas = 1, .rank = 0}); }), "sharded" + rest);
+  EXPECT_EQ(text([&] { Subset subset(none, {0}); }), "[cohort] Subset" + rest);
+  EXPECT_EQ(text([&] { random_split(none, {1, 2}); }), "[cohort] random_split" + rest);
+  EXPECT_EQ(text([&] { ConcatDataset all(NumbersFrom{}, none); }), "[cohort] ConcatDataset" + rest);
+  EXPECT_EQ(text([&] { ConcatDataset all(std::vector{none}); }), "[cohort] ConcatDataset" + rest);
+  EXPECT_EQ(text([&] { StackDataset both(NumbersFrom{}, none); }), "[cohort] StackDataset" + rest);
+  EXPECT_EQ(text([&] { ChainDataset all(NumberStream{}, no_stream); }), "[cohort] ChainDataset" + rest);
+  EXPECT_EQ(text([&] { sharded(no_stream, {.num_replicas = 1, .rank = 0}); }), "[cohort] sharded" + rest);
 }
 
 TEST(ChainDataset, HasIterablesOneAfterTheOther) {

@@ -120,7 +120,7 @@ TEST_F(TokenDatasetTest, MissingFolderMessage) {
   const std::string pipe = folder() + "/pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(error_text<c10::Error>([&] { TextCorpus::open(pipe); }),
-            "[cohort] cannot open \"" + pipe + "\"\n  caused by: it is not a regular file");
+            "[cohort] cannot open \"" + pipe + "\": it is not a regular file");
   EXPECT_EQ(error_text<c10::ValueError>([] { TextCorpus::open("no/such/folder"); }),
             "[cohort] no text at \"no/such/folder\": there is no such file or folder\n"
             "  hint: give the path of a text file or of a folder of them");

@@ -75,7 +75,8 @@ TEST(Collate, DifferentShapesMessage) {
 
 // As Python's default_collate([]), with a hint.
 constexpr auto kNoExamples =
-    "list index out of range\n  hint: a batch without samples cannot be collated; leave it out of the batch sampler, "
+    "list index out of range\n  hint: a batch without samples cannot be collated; leave it out of the batch "
+    "sampler, "
     "or "
     "give the DataLoader a collate function of your own";
 

@@ -257,7 +257,7 @@ TEST(PinMemory, WithoutAnAcceleratorIsSaidAndNotDoneMessage) {
 TEST(DeviceOption, OfTheCpuChangesNothingAndOthersMustBeThereMessage) {
   EXPECT_EQ(batches_in(DataLoader(Readable{}, {.num_workers = 1, .device = c10::Device("cpu")})).size(), 10u);
   EXPECT_EQ(error_text<c10::ValueError>([] { DataLoader(Readable{}, {.device = c10::Device("cuda:1")}); }),
-            "device option should be the CPU or an accelerator of this process, but got device=cuda:1");
+            "[cohort] device option should be the CPU or an accelerator of this process, but got device=cuda:1");
 }
 
 TEST(Unbatched, GivesSamplesAsTheyAre) {
@@ -309,9 +309,9 @@ TEST(GlobalBatchSize, WithoutRanksIsTheBatchSizeMessages) {
   const DataLoader loader(Readable{}, {.global_batch_size = 4});
   EXPECT_EQ(loader.size(), 3);
   EXPECT_EQ(error_text<c10::ValueError>([] { DataLoader(Readable{}, {.batch_size = 2, .global_batch_size = 4}); }),
-            "global_batch_size option is mutually exclusive with batch_size");
+            "[cohort] global_batch_size option is mutually exclusive with batch_size");
   EXPECT_EQ(error_text<c10::ValueError>([] { DataLoader(Readable{}, {.global_batch_size = 0}); }),
-            "global_batch_size=0 is too small for 1 ranks: each needs a sample");
+            "[cohort] global_batch_size=0 is too small for 1 ranks: each needs a sample");
 }
 
 COHORT_WORKER(loads_a_global_batch) {

@@ -220,7 +220,8 @@ struct WithAnEmptyBatch : BatchSampler {
 };
 
 constexpr auto kNoSamples =
-    "list index out of range\n  hint: a batch without samples cannot be collated; leave it out of the batch sampler, "
+    "list index out of range\n  hint: a batch without samples cannot be collated; leave it out of the batch "
+    "sampler, "
     "or "
     "give the DataLoader a collate function of your own";
 
@@ -256,7 +257,7 @@ TEST(DataLoader, AnEmptyBatchIsTheCollateFunctionsOwn) {
 
 TEST(DataLoader, NoDatasetMessage) {
   EXPECT_EQ(error_text<c10::ValueError>([] { DataLoader loader(std::shared_ptr<Numbers>{}); }),
-            "DataLoader needs a dataset, but got a null pointer");
+            "[cohort] DataLoader needs a dataset, but got a null pointer");
 }
 
 TEST(DataLoader, ToBeginFurtherThanCanBeCountedMessage) {
@@ -267,7 +268,7 @@ TEST(DataLoader, ToBeginFurtherThanCanBeCountedMessage) {
   auto second = make();
   second.load_state_dict(first.state_dict());
   EXPECT_EQ(error_text<c10::ValueError>([&] { second.start(INT64_MAX); }),
-            "first_batch should be in the interval [0, 3], but got first_batch=9223372036854775807");
+            "[cohort] first_batch should be in the interval [0, 3], but got first_batch=9223372036854775807");
 }
 
 TEST(DataLoader, NumbersWithoutALimitAreNoLimits) {
@@ -360,7 +361,7 @@ TEST(TensorDataset, GivesRowsAndWholeBatches) {
 
 TEST(TensorDataset, DifferentRowsMessage) {
   EXPECT_EQ(error_text<c10::ValueError>([] { TensorDataset(at::arange(3), at::arange(4)); }),
-            "Size mismatch between tensors: tensor 0 has 3 rows, tensor 1 has 4");
+            "[cohort] Size mismatch between tensors: tensor 0 has 3 rows, tensor 1 has 4");
 }
 
 }  // namespace

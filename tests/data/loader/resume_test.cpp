@@ -175,21 +175,21 @@ TEST(Resumed, WorkersHaveTheSeedsOfTheEpoch) {
 TEST(Resumed, Messages) {
   Loader loader(numbers(10), {.batch_size = 4});
   EXPECT_EQ(error_text<c10::ValueError>([&] { loader.load_state_dict({}); }),
-            "the state dict of a DataLoader has no 'num_samples_given'");
+            "[cohort] the state dict of a DataLoader has no 'num_samples_given'");
   EXPECT_EQ(error_text<c10::ValueError>([&] {
               loader.load_state_dict({{"num_samples_given", at::arange(2)}});
             }),
-            "'num_samples_given' in the state dict of a DataLoader is not a whole number >= 0");
+            "[cohort] 'num_samples_given' in the state dict of a DataLoader is not a whole number >= 0");
   EXPECT_EQ(error_text<c10::ValueError>([&] {
               loader.load_state_dict({{"num_samples_given", at::arange(11, 12)}});
             }),
-            "the state dict of a DataLoader has given 11 samples of an epoch, but this one has 10");
+            "[cohort] the state dict of a DataLoader has given 11 samples of an epoch, but this one has 10");
   Loader shuffled(numbers(10), {.batch_size = 4, .shuffle = true});
   auto state = shuffled.state_dict();
   state["generator"] = at::arange(3);
-  EXPECT_THAT(
-      error_text<c10::ValueError>([&] { shuffled.load_state_dict(state); }),
-      testing::StartsWith("'generator' in the state dict of a DataLoader is not the state of a CPU generator: "));
+  EXPECT_THAT(error_text<c10::ValueError>([&] { shuffled.load_state_dict(state); }),
+              testing::StartsWith(
+                  "[cohort] 'generator' in the state dict of a DataLoader is not the state of a CPU generator: "));
 }
 
 // Restarts at random moments with random numbers of ranks: each sample comes once per epoch.
@@ -293,7 +293,7 @@ TEST(Elastic, Messages) {
   ElasticDistributedSampler large(9, {.num_replicas = 1, .rank = 0});
   large.indices();
   EXPECT_EQ(error_text<c10::ValueError>([&] { small.load_state_dict(large.state_dict(7)); }),
-            "the state dict of an ElasticDistributedSampler has seen 7 of 9 samples, but this dataset has 4");
+            "[cohort] the state dict of an ElasticDistributedSampler has seen 7 of 9 samples, but this dataset has 4");
 }
 
 TEST(LengthBuckets, AreAboutEquallyLongAndHaveEverySampleOnce) {
@@ -335,7 +335,7 @@ TEST(LengthBuckets, Messages) {
             "batch_size should be a positive integer value, but got batch_size=0");
   LengthBucketSampler sampler({1, 2}, 1, {.sampler = std::make_shared<SequentialSampler>(3)});
   EXPECT_EQ(error_text<c10::IndexError>([&] { sampler.batches(); }),
-            "LengthBucketSampler has 2 lengths, but none of example 2");
+            "[cohort] LengthBucketSampler has 2 lengths, but none of example 2");
 }
 
 }  // namespace

@@ -34,11 +34,11 @@ COHORT_WORKER(chooses_devices) {
   REQUIRE(cohort::current_device() == device(0));
   run_in_thread([] { REQUIRE(cohort::current_device() == device(6)); });
   REQUIRE_EQUAL(error_of([&] { set_device(count); }),
-                c10::str("Invalid device index ", count, ": this process sees ", count, " ", name,
+                c10::str("[cohort] Invalid device index ", count, ": this process sees ", count, " ", name,
                          count == 1 ? " device" : " devices",
                          ", numbered from 0\n  hint: with NVIDIA GPUs check CUDA_VISIBLE_DEVICES"));
   REQUIRE_EQUAL(error_of([] { set_device(c10::Device("mps")); }),
-                "Invalid device mps: it must be cpu or " + name + ", the accelerator of this process");
+                "[cohort] Invalid device mps: it must be cpu or " + name + ", the accelerator of this process");
 }
 
 TEST_F(CurrentDevice, IsChosenByThreadOrByLocalRank) {

@@ -58,7 +58,7 @@ COHORT_WORKER(groups_with_devices) {
   REQUIRE((ranks.all_done("paint", std::to_string(get_rank())) == std::vector<std::string>{"0", "1"}));
   REQUIRE_EQUAL(ranks.from_first(std::to_string(get_rank())).value(), "0");
   REQUIRE_EQUAL(test::error_of([] { new_group({}, {.backend = "tpu:stream"}); }),
-                "Unknown device \"tpu\" in the backend string \"tpu:stream\" (known: cpu, cuda" +
+                "[cohort] Unknown device \"tpu\" in the backend string \"tpu:stream\" (known: cpu, cuda" +
                     std::string(type() == at::kCUDA ? "" : ", " + type_name()) + ")");
   destroy_process_group();
 }

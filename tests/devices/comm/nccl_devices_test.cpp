@@ -167,7 +167,8 @@ COHORT_WORKER(nccl_collectives) {
   const auto on_cpu = at::ones({4});
   all_reduce(on_cpu, {.group = both});
   REQUIRE(on_cpu.eq(1).all().item<bool>());
-  REQUIRE_EQUAL(test::error_of([&] { all_reduce(on_cpu); }).substr(0, 33), "all_reduce got a tensor on cpu, b");
+  REQUIRE_EQUAL(test::error_of([&] { all_reduce(on_cpu); }).substr(0, 33),
+                "[cohort] all_reduce got a tensor on cpu, b");
   destroy_process_group();
 }
 

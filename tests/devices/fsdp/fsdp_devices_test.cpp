@@ -135,8 +135,8 @@ TEST_F(FsdpDevices, ParametersOnTwoDevicesMessage) {
     net[0]->to(devices.first);
     net[1]->to(devices.second);
     REQUIRE_EQUAL(test::error_of([&] { fully_shard(net, gathered_in(group)); }),
-                  "fully_shard needs all parameters on one device, but '1.weight' is on " + devices.second.str() +
-                      ", not on " + devices.first.str());
+                  "[cohort] fully_shard needs all parameters on one device, but '1.weight' is on " +
+                      devices.second.str() + ", not on " + devices.first.str());
   });
 }
 

@@ -79,11 +79,11 @@ COHORT_WORKER(nccl_trainer) {
   install_requested_devices();
   const auto fit = [](const std::string& strategy, const std::string& precision, std::optional<c10::Device> device) {
     SmallTask task(/*drop=*/0.0);
-    train::TrainerOptions options{.strategy = strategy, .device = device, .gradient_clip_norm = 0.5};
+    train::TrainerOptions options{.strategy = {.kind = strategy, .device = device}, .gradient_clip_norm = 0.5};
     options.precision = precision;
     options.max_epochs = 2;
     options.seed = 4;
-    options.fsdp.one_memory = false;
+    options.strategy.fsdp.one_memory = false;
     return fit_on(task, options);
   };
   const auto expected = fit("ddp", "32", at::kCPU);  // which takes a backend for the CPU

@@ -37,7 +37,7 @@ class TrainerDevices : public DeviceTest {
 TrainerOptions two_epochs(TrainerOptions options, std::optional<c10::Device> device = {}) {
   options.max_epochs = 2;
   options.seed = 4;
-  options.device = device;
+  options.strategy.device = device;
   return options;
 }
 
@@ -48,7 +48,7 @@ Outcome fit_without_dropout(const TrainerOptions& options) {
 
 TEST_F(TrainerDevices, EqualsTheCpu) {
   for (TrainerOptions options : {TrainerOptions{},
-                                 {.accumulate_grad_batches = 2, .gradient_clip_norm = 0.5, .log_every_n_steps = 3},
+                                 {.gradient_accumulation_steps = 2, .gradient_clip_norm = 0.5, .log_every_n_steps = 3},
                                  {.gradient_clip_value = 0.01, .val_check_interval = 4}}) {
     const auto expected = fit_without_dropout(two_epochs(options, at::kCPU));
     EXPECT_EQ(difference(fit_without_dropout(two_epochs(options)), expected), "");
@@ -62,7 +62,8 @@ TEST_F(TrainerDevices, ReplicasEqualThoseOnTheCpu) {
     SmallTask task(/*drop=*/0.0);
     // Parts begin at multiples of 32 bytes: the CPU's kernels round by where a row begins.
     const auto outcome = fit_on(
-        task, {.strategy = "data_parallel", .data_parallel_devices = devices, .max_epochs = 2, .seed = 4}, {56, 8});
+        task, {.strategy = {.kind = "data_parallel", .data_parallel_devices = devices}, .max_epochs = 2, .seed = 4},
+        {56, 8});
     EXPECT_EQ(task.model->first->weight.device(), devices.front());
     return outcome;
   };
@@ -110,10 +111,10 @@ TEST_F(TrainerDevices, TheHostRunsAheadOfEvaluation) {
   SmallTask task, on_cpu;
   const Loader loader(small_data(38), {.batch_size = 4});
   on_cpu.metrics = {{"accuracy", train::Accuracy()}, {"mean", MeanOfScores()}};
-  const auto expected = Trainer(quiet({.device = at::kCPU})).test(on_cpu, loader);
+  const auto expected = Trainer(quiet({.strategy = {.device = at::kCPU}})).test(on_cpu, loader);
   task.metrics = {{"waits", WaitsOfEvaluation()}, {"accuracy", train::Accuracy()}, {"mean", MeanOfScores()}};
   const InStream in(latest_stream(device(0)));
-  const auto values = Trainer(quiet({.device = device(0)})).test(task, loader);
+  const auto values = Trainer(quiet({.strategy = {.device = device(0)}})).test(task, loader);
   EXPECT_EQ(values[0], expected[0]);
   EXPECT_EQ(values[1], (std::pair<std::string, double>("test/waits", 0.0)));
   EXPECT_EQ(values[2], expected[1]);
@@ -160,7 +161,7 @@ Outcome by_hand(const std::string& precision, c10::Device device, bool is_loss_o
 Outcome by_trainer(const std::string& precision, c10::Device device) {
   SmallTask task(/*drop=*/0.0, /*rate=*/0.01);
   const auto kept = std::make_shared<KeepLosses>();
-  TrainerOptions options = two_epochs({.accumulate_grad_batches = 2, .gradient_clip_norm = 0.5}, device);
+  TrainerOptions options = two_epochs({.gradient_accumulation_steps = 2, .gradient_clip_norm = 0.5}, device);
   options.precision = precision;
   options.callbacks = {kept};
   Trainer(quiet(options)).fit(task, Loader(small_data(38), {.batch_size = 4}));
@@ -169,7 +170,7 @@ Outcome by_trainer(const std::string& precision, c10::Device device) {
 
 Outcome by_accelerator(const std::string& precision, c10::Device device) {
   SmallTask task(/*drop=*/0.0, /*rate=*/0.01);
-  Accelerator accelerator({.device = device, .precision = precision, .gradient_accumulation_steps = 2});
+  Accelerator accelerator({.strategy = {.device = device}, .precision = precision, .gradient_accumulation_steps = 2});
   auto [model, optimizer, loader] =
       accelerator.prepare(task.model, task.optimizer, Loader(small_data(38), {.batch_size = 4}));
   std::vector<at::Tensor> losses;
@@ -244,9 +245,9 @@ TEST_F(TrainerDevices, AnAcceleratorHalvesItsScale) {
 // devices' generators.
 void expect_equal_after_cut(int64_t cut, const TrainerOptions& options) {
   SmallTask whole, first, second;
-  const auto expected = fit_on(whole, two_epochs(options, options.device));
+  const auto expected = fit_on(whole, two_epochs(options, options.strategy.device));
   const test::TemporaryFolder folder;
-  auto parts = two_epochs(options, options.device);
+  auto parts = two_epochs(options, options.strategy.device);
   parts.checkpoint.folder = folder / "run";
   auto beginning = parts;
   beginning.callbacks = {std::make_shared<Watch>(cut)};
@@ -260,19 +261,20 @@ void expect_equal_after_cut(int64_t cut, const TrainerOptions& options) {
 TEST_F(TrainerDevices, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
   for (const int64_t cut : {3, 11, 14}) expect_equal_after_cut(cut, {});
   const InStream in(latest_stream(device(1)));
-  expect_equal_after_cut(3, {.device = device(1), .precision = "16-mixed", .accumulate_grad_batches = 2});
+  expect_equal_after_cut(
+      3, {.strategy = {.device = device(1)}, .precision = "16-mixed", .gradient_accumulation_steps = 2});
 }
 
 TEST_F(TrainerDevices, ReplicasGoOnWithTheSameBits) {
   COHORT_SKIP_WITH_FEWER_DEVICES_THAN(3);  // of one generator they would draw in any order
-  expect_equal_after_cut(3, {.strategy = "data_parallel", .data_parallel_devices = {device(1), device(2)}});
+  expect_equal_after_cut(3, {.strategy = {.kind = "data_parallel", .data_parallel_devices = {device(1), device(2)}}});
 }
 
 TEST_F(TrainerDevices, GoesOnFromMemoryWithTheSameBits) {
   const auto run = [](int64_t stop_at, int64_t memory_every) {
     SmallTask task;
     const auto watch = std::make_shared<Watch>(stop_at);
-    TrainerOptions options = two_epochs({.strategy = "single", .callbacks = {watch}}, device(0));
+    TrainerOptions options = two_epochs({.strategy = {.kind = "single"}, .callbacks = {watch}}, device(0));
     options.checkpoint.memory_every = memory_every;
     fit_on(task, options);
     return watch->losses;
@@ -295,7 +297,7 @@ TEST_F(TrainerDevices, GoesOnWithACheckpointOfTheCpu) {
   options.callbacks = {std::make_shared<Watch>(4)};
   fit_on(first, options);
   options.callbacks.clear();
-  options.device = device(2);
+  options.strategy.device = device(2);
   EXPECT_TRUE(are_equal(fit_on(second, options).weights, expected.weights));
 }
 
@@ -310,8 +312,8 @@ TEST_F(TrainerDevices, GoesOnWithAnOptimizerThatHasStepped) {
         .loss = [&](const at::Tensor& scores, const at::Tensor& labels) { return task.loss(scores, labels); },
         .optimizer = &optimizer};
     const Loader loader(small_data(20), {.batch_size = 4});
-    Trainer(quiet({.device = at::kCPU, .max_epochs = 1})).fit(with_adamw, loader);
-    Trainer(quiet({.device = second, .max_epochs = 1})).fit(with_adamw, loader);
+    Trainer(quiet({.strategy = {.device = at::kCPU}, .max_epochs = 1})).fit(with_adamw, loader);
+    Trainer(quiet({.strategy = {.device = second}, .max_epochs = 1})).fit(with_adamw, loader);
     ends.push_back(sim::weights_of(*task.model));
   }
   // The bias before the norm has gradients of 0, but for what is rounded.
@@ -368,7 +370,7 @@ TEST_F(TrainerDevices, FindingALearningRateChangesNothingThatStays) {
 TEST_F(TrainerDevices, PredictionsStayThere) {
   SmallTask task;
   const auto data = small_data(13);
-  Trainer trainer(quiet({.device = device(2)}));
+  Trainer trainer(quiet({.strategy = {.device = device(2)}}));
   const auto outputs = trainer.predict(task, Loader(data, {.batch_size = 4}));
   EXPECT_EQ(outputs.front().device(), device(2));
   task.model->to(at::kCPU);
@@ -382,7 +384,7 @@ TEST_F(TrainerDevices, ShowsAnEpochsMeanLoss) {
     SmallTask task(/*drop=*/0.0);
     const auto watch = std::make_shared<CountWaits>();
     testing::internal::CaptureStdout();
-    Trainer({.device = device, .max_epochs = 1, .callbacks = {watch}})
+    Trainer({.strategy = {.device = device}, .max_epochs = 1, .callbacks = {watch}})
         .fit(task, Loader(small_data(40), {.batch_size = 4}));
     const auto text = testing::internal::GetCapturedStdout();
     EXPECT_EQ(watch->num_waits, 0);

@@ -32,12 +32,12 @@ void begin_rank() {
 
 // fully_shard has one memory for the ranks of a host on the CPU alone.
 TrainerOptions of_rank(const std::string& strategy, TrainerOptions options, std::optional<c10::Device> device = {}) {
-  options.strategy = strategy;
-  options.backend = backend_of_ranks();
+  options.strategy.kind = strategy;
+  options.strategy.backend = backend_of_ranks();
   options.max_epochs = 2;
   options.seed = 4;
-  options.device = device;
-  options.fsdp.one_memory = false;
+  options.strategy.device = device;
+  options.strategy.fsdp.one_memory = false;
   return options;
 }
 
@@ -55,11 +55,11 @@ void require_as_on_the_cpu(const std::string& strategy, const TrainerOptions& op
 
 COHORT_WORKER(trainer_is_as_on_the_cpu) {
   begin_rank();
-  TrainerOptions options{.accumulate_grad_batches = 2, .gradient_clip_norm = 0.5, .log_every_n_steps = 2};
+  TrainerOptions options{.gradient_accumulation_steps = 2, .gradient_clip_norm = 0.5, .log_every_n_steps = 2};
   for (const char* strategy : {"ddp", "fsdp"}) {
     for (const bool is_synchronised : {false, true}) require_as_on_the_cpu(strategy, options, is_synchronised);
   }
-  options.fsdp.offload_policy = fsdp::CPUOffloadPolicy(/*pin_memory=*/true);
+  options.strategy.fsdp.offload_policy = fsdp::CPUOffloadPolicy(/*pin_memory=*/true);
   require_as_on_the_cpu("fsdp", options, /*is_synchronised=*/false);
 }
 
@@ -171,10 +171,10 @@ COHORT_WORKER(accelerator_on_devices) {
   for (const char* strategy : {"ddp", "fsdp"}) {
     const auto by_hand = [&](std::optional<c10::Device> device) {
       SmallTask task(/*drop=*/0.0);
-      Accelerator accelerator({.strategy = strategy,
-                               .device = device,
-                               .backend = backend_of_ranks(),
-                               .fsdp = {.one_memory = false},
+      Accelerator accelerator({.strategy = {.kind = strategy,
+                                            .device = device,
+                                            .backend = backend_of_ranks(),
+                                            .fsdp = {.one_memory = false}},
                                .gradient_accumulation_steps = 2,
                                .seed = 4});
       auto [model, optimizer, loader] =

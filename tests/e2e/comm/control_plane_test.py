@@ -120,7 +120,7 @@ def test_what_is_in_the_way(processes, tmp_path):
     first = start_rank(TORCH_WORKER_SERVER_SOCKET=str(path))
     processes.append(first)
     assert first.stdout.readline() == f'listening at "{path}"\n'
-    why = f'cannot serve the control plane at "{path}": '
+    why = f'[cohort] cannot serve the control plane at "{path}": '
     hint = ('another process listens there\n  hint: each rank of a host needs its own: "${rank}" in TORCH_WORKER_SERVER_SOCKET stands '
             "for the rank\n")
     assert first_words(end(start_rank(TORCH_WORKER_SERVER_SOCKET=str(path)))) == (why + hint, 3)
@@ -137,7 +137,7 @@ def test_what_is_in_the_way(processes, tmp_path):
     assert path.read_text() == "precious"
     long = "/" + "x" * 107
     assert first_words(end(start_rank(TORCH_WORKER_SERVER_SOCKET=long))) == (
-        f'cannot serve the control plane at "{long}": the path has 108 bytes, and a socket\'s has 1 to 107\n', 3)
+        f'[cohort] cannot serve the control plane at "{long}": the path has 108 bytes, and a socket\'s has 1 to 107\n', 3)
 
 
 def first_words(outcome):

@@ -252,7 +252,7 @@ def test_train_gpt_killed_in_the_middle_resumes_exactly(whole_run, text_folder, 
 
 def test_train_gpt_accumulates_to_the_same_step(text_folder, tmp_path):
     """2 ranks x 4 windows against 2 ranks x 2 passes x 2 windows: the same windows, so nearly the same losses."""
-    for name, flags in {"once": ["--batch-size", 4], "twice": ["--batch-size", 2, "--accumulate", 2]}.items():
+    for name, flags in {"once": ["--batch-size", 4], "twice": ["--batch-size", 2, "--gradient-accumulation-steps", 2]}.items():
         (tmp_path / name).mkdir()
         train_gpt(tmp_path / name, text_folder, "--steps", 6, "--dropout", 0, *flags)
     once, twice = logged(tmp_path / "once"), logged(tmp_path / "twice")
@@ -282,7 +282,7 @@ def test_train_gpt_in_one_process_without_a_launcher(text_folder, tmp_path):
     (["--resume"], 'train_gpt: error: [cohort] Trainer: there is no checkpoint in "train_gpt" to go on from\n'),
     (["--heads", 3], "train_gpt: error: GPT: n_embd must be a multiple of n_head, got n_embd 16 and n_head 3"),
     (["--data", "/no/such/folder"], 'no text at "/no/such/folder"'),
-    (["--held-out", 1.5], "split_text needs 0 < held_out_fraction < 1, but got 1.5"),
+    (["--held-out", 1.5], "[cohort] split_text needs 0 < held_out_fraction < 1, but got 1.5"),
     (["--batch-size", 100000], "[cohort] Trainer: an epoch has no batch to train on\n"
                                "  hint: look at the data set's size, drop_last and limit_train_batches"),
 ])

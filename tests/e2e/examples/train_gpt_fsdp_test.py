@@ -94,7 +94,7 @@ def test_loads_on_three_ranks_and_without_it(text_folder, tmp_path):
 
 @pytest.mark.parametrize("ranks, hosts", [(3, 1), (2, 2)])
 def test_works_with_everything_else(text_folder, tmp_path, ranks, hosts):
-    flags = ["--steps", 6, "--accumulate", 2, "--batch-size", 2, "--activation-checkpointing", 2, "--depth", 2, "--clip", 0.05]
+    flags = ["--steps", 6, "--gradient-accumulation-steps", 2, "--batch-size", 2, "--activation-checkpointing", 2, "--depth", 2, "--clip", 0.05]
     for name, more in {"whole": [], "sharded": ["--fsdp"]}.items():
         (tmp_path / name).mkdir()
         train_gpt(tmp_path / name, text_folder, *flags, *more, ranks=ranks, hosts=hosts)

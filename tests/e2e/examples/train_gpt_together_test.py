@@ -72,7 +72,7 @@ def test_losses_of_stages_are_those_of_two_ranks(two_blocks, text_folder, tmp_pa
         name: tensor.shape for name, tensor in checkpoint(two_blocks).items() if "rank." not in name}
 
 
-INTERLEAVED = ["--depth", 4, "--dropout", 0, "--steps", 12, "--accumulate", 2, "--tie-weights"]
+INTERLEAVED = ["--depth", 4, "--dropout", 0, "--steps", 12, "--gradient-accumulation-steps", 2, "--tie-weights"]
 
 
 def test_losses_of_several_stages_per_rank_are_those_of_two_ranks(text_folder, tmp_path_factory):

@@ -121,7 +121,7 @@ def test_three_ranks_share_a_batch_that_does_not_divide(data, tmp_path):
     assert "goes on" not in out and "test accuracy" in out
     done = subprocess.run([str(part) for part in [*LAUNCH, EXAMPLES / "cifar_trainer", "--root", data, "--batch-size", "1", "--folder", tmp_path / "b"]],
                           capture_output=True, text=True, timeout=HANG_LIMIT, env=ENVIRONMENT)
-    assert done.returncode != 0 and "global_batch_size=1 is too small for 2 ranks: each needs a sample\n" in done.stderr, done.stderr
+    assert done.returncode != 0 and "[cohort] global_batch_size=1 is too small for 2 ranks: each needs a sample\n" in done.stderr, done.stderr
 
 
 def test_the_trainer_finds_a_rate_and_a_batch_size(data):

@@ -132,23 +132,26 @@ std::string resnet_error(Fn fn) {
 
 TEST(ResNet, WrongArgumentsMessages) {
   EXPECT_EQ(resnet_error([] { resnet18({.num_classes = -1}); }),
-            "ResNet: num_classes must not be negative, got -1\n  hint: 0 is a model without classifier");
-  EXPECT_EQ(resnet_error([] { resnet18({.in_channels = 0}); }), "ResNet: in_channels must be at least 1, got 0");
-  EXPECT_EQ(resnet_error([] { resnet18({.drop_rate = -0.1}); }), "ResNet: drop_rate must be in [0, 1), got -0.1");
+            "[cohort] ResNet: num_classes must not be negative, got -1\n  hint: 0 is a model without classifier");
+  EXPECT_EQ(resnet_error([] { resnet18({.in_channels = 0}); }),
+            "[cohort] ResNet: in_channels must be at least 1, got 0");
+  EXPECT_EQ(resnet_error([] { resnet18({.drop_rate = -0.1}); }),
+            "[cohort] ResNet: drop_rate must be in [0, 1), got -0.1");
   EXPECT_EQ(resnet_error([] { resnet50d({.width = 9}); }),
-            "ResNet: width must be even in a \"d\" variant, whose first convolution has half as many channels, got 9");
+            "[cohort] ResNet: width must be even in a \"d\" variant, whose first convolution has half as many "
+            "channels, got 9");
   EXPECT_EQ(resnet_error([] { resnext50_32x4d({.width = 8}); }),
-            "ResNet: width * base_width must be at least 64, got 8 * 4");
+            "[cohort] ResNet: width * base_width must be at least 64, got 8 * 4");
   EXPECT_EQ(resnet_error([] {
               ResNet(ResNetOptions{.blocks = {2, 0, 2, 2}});
             }),
-            "ResNet: every stage needs a block or more, got 0");
+            "[cohort] ResNet: every stage needs a block or more, got 0");
   EXPECT_EQ(resnet_error([] { ResNet(ResNetOptions{.cardinality = 2}); }),
-            "ResNet: cardinality and base_width are for blocks of kind kBottleneck");
+            "[cohort] ResNet: cardinality and base_width are for blocks of kind kBottleneck");
   EXPECT_EQ(resnet_error([] {
               resnet18({.width = 8})->forward(at::zeros({1, 1, 32, 32}));
             }),
-            "ResNet: forward needs images [batch, 3, height, width], got [1, 1, 32, 32]");
+            "[cohort] ResNet: forward needs images [batch, 3, height, width], got [1, 1, 32, 32]");
 }
 
 }  // namespace

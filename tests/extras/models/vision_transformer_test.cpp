@@ -86,18 +86,20 @@ TEST(VisionTransformer, WrongArgumentsMessages) {
       const VisionTransformer model(options);
     });
   };
-  EXPECT_EQ(with([](auto& o) { o.depth = 0; }), "VisionTransformer: depth must be at least 1, got 0");
-  EXPECT_EQ(with([](auto& o) { o.num_classes = -1; }),
-            "VisionTransformer: num_classes must not be negative, got -1\n  hint: 0 is a model without classifier");
-  EXPECT_EQ(with([](auto& o) { o.image_size = 18; }),
-            "VisionTransformer: image_size must be a multiple of patch_size, got image_size 18 and patch_size 4");
+  EXPECT_EQ(with([](auto& o) { o.depth = 0; }), "[cohort] VisionTransformer: depth must be at least 1, got 0");
+  EXPECT_EQ(
+      with([](auto& o) { o.num_classes = -1; }),
+      "[cohort] VisionTransformer: num_classes must not be negative, got -1\n  hint: 0 is a model without classifier");
+  EXPECT_EQ(
+      with([](auto& o) { o.image_size = 18; }),
+      "[cohort] VisionTransformer: image_size must be a multiple of patch_size, got image_size 18 and patch_size 4");
   EXPECT_EQ(with([](auto& o) { o.num_heads = 3; }),
-            "VisionTransformer: embed_dim must be a multiple of num_heads, got embed_dim 16 and num_heads 3");
-  EXPECT_EQ(with([](auto& o) { o.drop_rate = 1.0; }), "VisionTransformer: drop_rate must be in [0, 1), got 1");
+            "[cohort] VisionTransformer: embed_dim must be a multiple of num_heads, got embed_dim 16 and num_heads 3");
+  EXPECT_EQ(with([](auto& o) { o.drop_rate = 1.0; }), "[cohort] VisionTransformer: drop_rate must be in [0, 1), got 1");
   EXPECT_EQ(vit_error([] {
               VisionTransformer(kTinyViT)->forward(at::zeros({1, 3, 32, 32}));
             }),
-            "VisionTransformer: forward needs images [batch, 3, 16, 16], got [1, 3, 32, 32]\n"
+            "[cohort] VisionTransformer: forward needs images [batch, 3, 16, 16], got [1, 3, 32, 32]\n"
             "  hint: image_size is an option of the model");
 }
 

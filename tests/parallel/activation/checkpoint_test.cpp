@@ -486,7 +486,7 @@ TEST(CheckpointSequential, SegmentsThatCannotBeMessage) {
   const std::vector<TensorFunction> functions(3, [](const at::Tensor& x) { return x; });
   for (const int64_t segments : {0, 4}) {
     EXPECT_EQ(error_of([&] { checkpoint_sequential(functions, segments, torch::rand({1})); }),
-              "checkpoint_sequential needs 1 <= segments <= number of functions, got segments " +
+              "[cohort] checkpoint_sequential needs 1 <= segments <= number of functions, got segments " +
                   std::to_string(segments) + " and 3 functions");
   }
 }

@@ -131,7 +131,7 @@ COHORT_WORKER(ring_errors) {
       "6 mod 4 = 2\n  hint: pad it to 8 positions");
   const auto out = ring_attention(q, q, q);
   REQUIRE_EQUAL(error_of([&] { torch::autograd::grad({out.sum()}, {q}, {}, std::nullopt, /*create_graph=*/true); }),
-                "ring_attention has no second derivatives\n  hint: call backward() without create_graph");
+                "[cohort] ring_attention has no second derivatives\n  hint: call backward() without create_graph");
   barrier();  // no rank leaves while another one connects
   destroy_process_group();
 }

@@ -92,31 +92,34 @@ TEST(BroadcastReduce, ErrorsMessages) {
   EXPECT_EQ(error_of([&] {
               broadcast_coalesced({pair, at::empty({1}, meta)}, {at::kCPU});
             }),
-            "All tensors must be on devices[0]: cpu, got one on meta");
-  EXPECT_EQ(error_of([&] { broadcast_coalesced({pair}, {}); }), "broadcast_coalesced needs at least one device");
-  EXPECT_EQ(error_of([&] { broadcast_coalesced({pair}, {at::kCPU}, 0); }), "buffer_size must be positive, got 0");
+            "[cohort] All tensors must be on devices[0]: cpu, got one on meta");
+  EXPECT_EQ(error_of([&] { broadcast_coalesced({pair}, {}); }),
+            "[cohort] broadcast_coalesced needs at least one device");
+  EXPECT_EQ(error_of([&] { broadcast_coalesced({pair}, {at::kCPU}, 0); }),
+            "[cohort] buffer_size must be positive, got 0");
   EXPECT_EQ(error_of([&] {
               reduce_add({pair, triple}, at::kCPU);
             }),
             "input 1 has invalid size: got 3x1, but expected 2");
   EXPECT_EQ(error_of([&] { reduce_add({pair}, meta); }),
             "reduce_add expects destination to be on the same device with one of the tensors, got meta");
-  EXPECT_EQ(error_of([&] { reduce_add({}, at::kCPU); }), "reduce_add needs at least one tensor");
-  EXPECT_EQ(error_of([&] {
-              reduce_add_coalesced({{pair}, {pair.to(at::kDouble)}}, at::kCPU);
-            }),
-            "reduce_add_coalesced: tensors to be added must have one dtype and type of device, got float on cpu and "
-            "double on cpu");
+  EXPECT_EQ(error_of([&] { reduce_add({}, at::kCPU); }), "[cohort] reduce_add needs at least one tensor");
+  EXPECT_EQ(
+      error_of([&] {
+        reduce_add_coalesced({{pair}, {pair.to(at::kDouble)}}, at::kCPU);
+      }),
+      "[cohort] reduce_add_coalesced: tensors to be added must have one dtype and type of device, got float on cpu and "
+      "double on cpu");
   EXPECT_EQ(error_of([&] {
               broadcast_coalesced({pair}, {at::kCPU, meta});
             }),
-            "broadcast_coalesced: devices must be of one type, got cpu and meta");
+            "[cohort] broadcast_coalesced: devices must be of one type, got cpu and meta");
   EXPECT_EQ(error_of([&] { reduce_add_coalesced({}, at::kCPU); }),
-            "reduce_add_coalesced needs the tensors of at least one device");
+            "[cohort] reduce_add_coalesced needs the tensors of at least one device");
   EXPECT_EQ(error_of([&] {
               reduce_add_coalesced({{pair, pair}, {pair}}, at::kCPU);
             }),
-            "reduce_add_coalesced: devices have different numbers of tensors, 2 and 1");
+            "[cohort] reduce_add_coalesced: devices have different numbers of tensors, 2 and 1");
   EXPECT_EQ(error_of([&] {
               reduce_add_coalesced({{pair}, {triple}}, at::kCPU);
             }),

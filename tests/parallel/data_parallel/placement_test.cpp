@@ -24,7 +24,7 @@ TEST(Placement, DevicesOfTwoTypesMessage) {
   EXPECT_EQ(error_of([] {
               place({at::kCPU, c10::Device("meta:0")}, std::nullopt, 0);
             }),
-            "DataParallel needs devices of one type, got cpu and meta:0");
+            "[cohort] DataParallel needs devices of one type, got cpu and meta:0");
 }
 
 TEST(Placement, ImbalanceMessage) {
@@ -44,7 +44,8 @@ TEST(Placement, ModuleOnAnotherDeviceMessage) {
   check_module_device(net, at::kCPU);
   net.register_buffer("seen", at::ones({2}, at::kMeta));
   const std::string text =
-      "module must have its parameters and buffers on device cpu (device_ids[0]) but found one of them on device: meta";
+      "[cohort] module must have its parameters and buffers on device cpu (device_ids[0]) but found one of them on "
+      "device: meta";
   EXPECT_EQ(error_of([&] { check_module_device(net, at::kCPU); }), text);
   Mixed other;
   other.register_parameter("weight", at::ones({2}, at::kMeta));

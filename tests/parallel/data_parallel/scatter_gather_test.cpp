@@ -114,7 +114,7 @@ TEST(ScatterGather, TypesOfTheUsersOwn) {
   EXPECT_EQ(error_of([&] {
               gather(std::vector{parts[0], Detection{x, {}, "dog"}}, at::kCPU);
             }),
-            "gather: the replicas' results have different lengths, 3 and 1");
+            "[cohort] gather: the replicas' results have different lengths, 3 and 1");
 }
 
 TEST(ScatterGather, IValues) {
@@ -127,8 +127,9 @@ TEST(ScatterGather, IValues) {
   const auto& elements = parts[1].toTupleRef().elements();
   EXPECT_TRUE(at::equal(elements[1].toTensorList().get(0), at::tensor({4, 6})));
   EXPECT_EQ(elements[4].toInt(), 5);
-  EXPECT_EQ(error_of([&] { gather(parts, at::kCPU); }),
-            "gather: values of type Int cannot be joined, only tensors, and lists, tuples and dicts of tensors");
+  EXPECT_EQ(
+      error_of([&] { gather(parts, at::kCPU); }),
+      "[cohort] gather: values of type Int cannot be joined, only tensors, and lists, tuples and dicts of tensors");
   const auto without_number = [](const c10::IValue& part) {
     const auto& of = part.toTupleRef().elements();
     return c10::IValue(c10::ivalue::Tuple::create(of[0], of[1], of[2], of[3]));
@@ -164,7 +165,8 @@ TEST(ScatterGather, WhatDoesNotFitMessage) {
   };
   EXPECT_EQ(refused({}), "Expected at least one tensor to gather from");
   EXPECT_EQ(refused({at::ones({2, 3}), at::ones({2})}),
-            "Expected all input tensors to have the same number of dimensions, but tensor at index 1 has 1 dimensions, "
+            "Expected all input tensors to have the same number of dimensions, but tensor at index 1 has 1 "
+            "dimensions, "
             "(expected 2)");
   EXPECT_EQ(refused({at::ones({2, 3}), at::ones({1, 4})}),
             "Tensor at index 1 has invalid shape: got [1, 4], but expected [1, 3]");
@@ -184,15 +186,15 @@ TEST(ScatterGather, WhatDoesNotFitMessage) {
   EXPECT_EQ(error_of([&] {
               gather(std::vector{Map{{"a", x}}, Map{{"b", x}}}, at::kCPU);
             }),
-            "gather: the replicas' dicts have different keys");
+            "[cohort] gather: the replicas' dicts differ in keys");
   EXPECT_EQ(error_of([&] {
               gather(std::vector<std::vector<at::Tensor>>{{x}, {x, x}}, at::kCPU);
             }),
-            "gather: the replicas' lists have different lengths, 1 and 2");
+            "[cohort] gather: the replicas' lists have different lengths, 1 and 2");
   EXPECT_EQ(error_of([&] {
               gather(std::vector<std::optional<at::Tensor>>{x, std::nullopt}, at::kCPU);
             }),
-            "gather: some replicas returned a value and others none");
+            "[cohort] gather: some replicas returned no value");
 }
 
 TEST(ScatterGather, GradientsReachTheirPlaceInTheWhole) {

@@ -301,9 +301,10 @@ TEST(CommHook, RegisteredDuringBackwardMessage) {
     second.backward();
     first.backward();
     weights.require_gradients(2);
-    REQUIRE_EQUAL(error,
-                  "register_comm_hook cannot be called while backward runs, or after one that is not finished: buckets "
-                  "have gradients already. Register the communication hook before backward().");
+    REQUIRE_EQUAL(
+        error,
+        "[cohort] register_comm_hook cannot be called while backward runs, or after one that is not finished: buckets "
+        "have gradients already. Register the communication hook before backward().");
     reducer.register_comm_hook(nullptr, noop_hook);  // now it can be
     weights.step(reducer, factor_of(rank));
     weights.require_gradients(factor_of(rank));
@@ -340,7 +341,8 @@ TEST(CommHook, WrongResultsMessage) {
        "cohort::ddp::completed_future(bucket.buffer())"},
       {gives_a_number, "expected the hook result is either a Tensor or a TensorList found Int"},
       {gives_too_little,
-       "DDP communication hook: the future's tensor must have as many elements as the bucket, 8, got sizes [2]"},
+       "[cohort] DDP communication hook: the future's tensor must have as many elements as the bucket, 8, got sizes "
+       "[2]"},
       {throws_at_once, "out of patience"},
       {throws_later, "out of patience"}};
   run_rank_threads(2, [&](int, const Group& group) {

@@ -187,9 +187,10 @@ TEST(ComplexHook, TooFewNumbersMessage) {
         return completed_future(bucket.buffer().narrow(0, 0, 5));
       });
       reducer.prepare();
-      REQUIRE_EQUAL(error_of([&] { at::real(weight[0]).sum().backward(); }),
-                    "DDP communication hook: the future's tensor must have as many elements as the bucket, 10, got "
-                    "sizes [5]");
+      REQUIRE_EQUAL(
+          error_of([&] { at::real(weight[0]).sum().backward(); }),
+          "[cohort] DDP communication hook: the future's tensor must have as many elements as the bucket, 10, got "
+          "sizes [5]");
     }
   });
 }

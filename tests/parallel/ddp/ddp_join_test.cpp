@@ -259,25 +259,26 @@ TEST(DdpJoinOfOneEngine, WhatItExcludesMessage) {
     DistributedDataParallel skipping(test::Mlp(), options);
     test::require_equal(
         error_of([&] { (void)skipping->join(); }),
-        "join and skip_all_reduce_unused_params exclude each other: ranks without data do not know which "
+        "[cohort] join and skip_all_reduce_unused_params exclude each other: ranks without data do not know which "
         "buckets the others leave out.");
     options.skip_all_reduce_unused_params = false;
     test::Mlp net;
     options.param_to_hook_all_reduce = net->first->weight;
     options.delay_all_reduce_named_params = {{"third.weight", net->third->weight}};
     DistributedDataParallel delayed(net, options);
-    test::require_equal(error_of([&] { (void)delayed->join(); }),
-                        "join and delay_all_reduce_named_params exclude each other: ranks without data take no part in "
-                        "delayed all-reduces.");
+    test::require_equal(
+        error_of([&] { (void)delayed->join(); }),
+        "[cohort] join and delay_all_reduce_named_params exclude each other: ranks without data take no part in "
+        "delayed all-reduces.");
     test::require_equal(
         error_of([&] { delayed->track_gradient_norm(); }),
-        "track_gradient_norm and delay_all_reduce_named_params exclude each other: delayed gradients are "
+        "[cohort] track_gradient_norm and delay_all_reduce_named_params exclude each other: delayed gradients are "
         "not in the norm. Use clip_grad_norm_ after backward.");
     DistributedDataParallel plain(test::Mlp(), {.process_group = group});
     const auto join = plain->join();
     test::require_equal(
         error_of([&] { plain->track_gradient_norm(); }),
-        "track_gradient_norm cannot be called inside of a join, of which the other ranks may have no data "
+        "[cohort] track_gradient_norm cannot be called inside of a join, of which the other ranks may have no data "
         "any more. Use clip_grad_norm_ after backward.");
   });
 }

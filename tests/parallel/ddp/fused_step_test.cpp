@@ -209,19 +209,19 @@ TEST(FusedStep, LeavesParametersOfNobodyAlone) {
 TEST(FusedStep, OptimizersThatItCannotTakeMessage) {
   const auto parameter = torch::ones({3}, at::requires_grad());
   torch::optim::RMSprop another({parameter});
-  EXPECT_EQ(
-      error_of([&] { FusedStep(another, {parameter}); }),
-      "fuse_step takes torch::optim::SGD, Adam or AdamW, and this optimizer is another one. Call its step() after "
-      "backward instead.");
+  EXPECT_EQ(error_of([&] { FusedStep(another, {parameter}); }),
+            "[cohort] fuse_step takes torch::optim::SGD, Adam or AdamW, and this optimizer is another one. Call its "
+            "step() after "
+            "backward instead.");
   torch::optim::SGD of_others({torch::ones({3}, at::requires_grad())}, 0.1);
-  EXPECT_EQ(
-      error_of([&] { FusedStep(of_others, {parameter}); }),
-      "fuse_step: the optimizer holds none of the parameters that are reduced. Make it from the parameters of the "
-      "module that is wrapped.");
+  EXPECT_EQ(error_of([&] { FusedStep(of_others, {parameter}); }),
+            "[cohort] fuse_step: the optimizer holds none of the parameters that are reduced. Make it from the "
+            "parameters of the "
+            "module that is wrapped.");
   const auto gaps = torch::ones({3, 4}).narrow(1, 0, 2).requires_grad_();
   torch::optim::SGD of_gaps({gaps}, 0.1);
   EXPECT_EQ(error_of([&] { FusedStep(of_gaps, {gaps}); }),
-            "fuse_step: a parameter of sizes [3, 2] and strides [4, 1] has gaps in its memory");
+            "[cohort] fuse_step: a parameter of sizes [3, 2] and strides [4, 1] has gaps in its memory");
 }
 
 TEST(FusedStep, ReducersThatCannotMessage) {
@@ -232,12 +232,13 @@ TEST(FusedStep, ReducersThatCannotMessage) {
     options.process_group = group;
     Reducer reducer({parameter}, options);
     reducer.fuse_step(optimizer);
-    test::require_equal(error_of([&] { reducer.fuse_step(optimizer); }),
-                        "fuse_step and track_gradient_norm exclude each other, and each can only be called once.");
+    test::require_equal(
+        error_of([&] { reducer.fuse_step(optimizer); }),
+        "[cohort] fuse_step and track_gradient_norm exclude each other, and each can only be called once.");
     options.engine = Engine::kC10d;
     Reducer of_libtorch({parameter}, options);
     test::require_equal(error_of([&] { of_libtorch.fuse_step(optimizer); }),
-                        "fuse_step and track_gradient_norm need Engine::kCohort: LibTorch's reducer does "
+                        "[cohort] fuse_step and track_gradient_norm need Engine::kCohort: LibTorch's reducer does "
                         "not say when a bucket is "
                         "done.");
     options.engine = Engine::kCohort;
@@ -245,7 +246,7 @@ TEST(FusedStep, ReducersThatCannotMessage) {
     Reducer sparse({parameter}, options);
     test::require_equal(
         error_of([&] { sparse.fuse_step(optimizer); }),
-        "fuse_step does not support sparse gradients. Call the optimizer's step() after backward instead.");
+        "[cohort] fuse_step does not support sparse gradients. Call the optimizer's step() after backward instead.");
   });
 }
 

@@ -130,7 +130,7 @@ TEST(DdpGraphs, ModuleThatIsWrappedTwiceMessage) {
         "or "
         "list its parameters in parameters_and_buffers_to_ignore.";
     test::require_equal(error_of([&] { DistributedDataParallel again(ddp.ptr(), options); }),
-                        "DistributedDataParallel: the module " + twice);
+                        "[cohort] DistributedDataParallel: the module " + twice);
   });
 }
 

@@ -387,28 +387,30 @@ TEST(DdpPrecision, RefusalsMessage) {
     test::require_equal(error_of([&] { ddp->register_comm_hook(group, allreduce_hook); }),
                         "register_comm_hook or register_builtin_comm_hook can only be called once.");
     options.engine = Engine::kC10d;
-    test::require_equal(error_of([&] { DistributedDataParallel wrong(Mlp(), options); }),
-                        "mixed_precision needs Engine::kCohort: until its buckets are rebuilt, LibTorch's reducer "
-                        "averages memory in which there are no gradients.");
+    test::require_equal(
+        error_of([&] { DistributedDataParallel wrong(Mlp(), options); }),
+        "[cohort] mixed_precision needs Engine::kCohort: until its buckets are rebuilt, LibTorch's reducer "
+        "averages memory in which there are no gradients.");
     options.mixed_precision->reduce_dtype = at::kInt;
     test::require_equal(
         error_of([&] { DistributedDataParallel wrong(Mlp(), options); }),
-        "mixed_precision: reduce_dtype must be a floating-point dtype, such as torch::kBFloat16, got Int");
+        "[cohort] mixed_precision: reduce_dtype must be a floating-point dtype, such as torch::kBFloat16, got Int");
     options = low_options(group);
     Mlp delayed;
     options.delay_all_reduce_named_params = {{"third.weight", delayed->third->weight}};
     options.param_to_hook_all_reduce = delayed->first->weight;
     test::require_equal(
         error_of([&] { DistributedDataParallel wrong(delayed, options); }),
-        "mixed_precision and delay_all_reduce_named_params exclude each other: delayed parameters would "
+        "[cohort] mixed_precision and delay_all_reduce_named_params exclude each other: delayed parameters would "
         "keep their dtype, and inputs would not.");
     const auto complex = std::make_shared<torch::nn::LinearImpl>(2, 2);
     complex->weight.set_data(complex->weight.to(at::kComplexFloat));
     test::require_equal(error_of([&] { DistributedDataParallel wrong(complex, low_options(group)); }),
-                        "mixed_precision does not support complex parameters.");
+                        "[cohort] mixed_precision does not support complex parameters.");
     torch::nn::Embedding table(torch::nn::EmbeddingOptions(4, 2).sparse(true));
-    test::require_equal(error_of([&] { DistributedDataParallel wrong(table, low_options(group)); }),
-                        "mixed_precision does not support sparse gradients. Make the embedding with sparse=false.");
+    test::require_equal(
+        error_of([&] { DistributedDataParallel wrong(table, low_options(group)); }),
+        "[cohort] mixed_precision does not support sparse gradients. Make the embedding with sparse=false.");
   });
 }
 

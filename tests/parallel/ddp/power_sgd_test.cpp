@@ -196,7 +196,7 @@ TEST(PowerSGD, ArchiveOfSomethingElseMessage) {
   torch::save(torch::ones({2}), stream);
   PowerSGDState state;
   EXPECT_EQ(error_of([&] { torch::load(state, stream); }),
-            "the archive has no state of PowerSGD: \"matrix_approximation_rank\" is missing");
+            "[cohort] the archive has no state of PowerSGD: \"matrix_approximation_rank\" is missing");
   EXPECT_EQ(state.options().start_power_sgd_iter, 1000);
 }
 
@@ -237,7 +237,7 @@ TEST(Orthogonalize, MoreColumnsThanRowsMessage) {
   EXPECT_EQ(error_of([] {
               orthogonalize(torch::ones({1, 2, 3}), 0);
             }),
-            "orthogonalize needs a batch of matrices with no more columns than rows, got sizes [1, 2, 3]");
+            "[cohort] orthogonalize needs a batch of matrices with no more columns than rows, got sizes [1, 2, 3]");
 }
 
 }  // namespace

@@ -74,9 +74,9 @@ TEST(ReducerErrors, LongListsAreCutForUsersOfReducerMessage) {
 
 TEST(ReducerErrors, StepsAfterAFailureAndNeedlessSearchesMessage) {
   EXPECT_EQ(failed_before_message(Reader::kModule, "why"),
-            "this DistributedDataParallel cannot go on: an earlier step failed\nwhy");
+            "[cohort] this DistributedDataParallel cannot go on: an earlier step failed\nwhy");
   EXPECT_EQ(failed_before_message(Reader::kReducer, "why"),
-            "this ddp::Reducer cannot go on: an earlier step failed\nwhy");
+            "[cohort] this ddp::Reducer cannot go on: an earlier step failed\nwhy");
   EXPECT_EQ(
       none_unused_message(Reader::kModule),
       "find_unused_parameters=True was specified in DDP constructor, but did not find any unused parameters in the "

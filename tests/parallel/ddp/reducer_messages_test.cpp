@@ -162,19 +162,19 @@ TEST(ReducerMessages, BadArgumentsMessage) {
   run_rank_threads(1, [](int, const Group& group) {
     const auto leaf = torch::ones({1}, at::requires_grad());
     REQUIRE_EQUAL(test::error_of([&] { Reducer({}, {.process_group = group}); }),
-                  "ddp::Reducer needs at least one parameter");
+                  "[cohort] ddp::Reducer needs at least one parameter");
     REQUIRE_EQUAL(test::error_of([&] { Reducer({torch::ones({1})}, {.process_group = group}); }),
-                  "ddp::Reducer: parameter 0 must be a leaf tensor that requires a gradient");
+                  "[cohort] ddp::Reducer: parameter 0 must be a leaf tensor that requires a gradient");
     REQUIRE_EQUAL(test::error_of([&] { Reducer({leaf}, {.process_group = group, .bucket_cap_mb = 0.0}); }),
-                  "ddp::ReducerOptions: bucket_cap_mb must be positive, got 0");
+                  "[cohort] ddp::ReducerOptions: bucket_cap_mb must be positive, got 0");
     REQUIRE_EQUAL(test::error_of([&] {
                     Reducer({leaf}, {.process_group = group, .parameter_names = {"a", "b"}});
                   }),
-                  "ddp::ReducerOptions: parameter_names needs one name per parameter, 1, got 2");
+                  "[cohort] ddp::ReducerOptions: parameter_names needs one name per parameter, 1, got 2");
     REQUIRE_EQUAL(test::error_of([&] {
                     Reducer({leaf}, {.process_group = group, .expect_sparse_gradient = {true, false}});
                   }),
-                  "ddp::ReducerOptions: expect_sparse_gradient needs one flag per parameter, 1, got 2");
+                  "[cohort] ddp::ReducerOptions: expect_sparse_gradient needs one flag per parameter, 1, got 2");
   });
 }
 
@@ -185,16 +185,17 @@ TEST(ReducerMessages, SparseGradientsThatWereNotAnnouncedMessage) {
     reducer.prepare();
     REQUIRE_EQUAL(
         test::error_of([&] { table->forward(at::tensor({1})).sum().backward(); }),
-        "a parameter of sizes [4, 2] has a sparse gradient that was not announced; give ddp::Reducer a flag for it in "
+        "[cohort] a parameter of sizes [4, 2] has a sparse gradient that was not announced; give ddp::Reducer a flag "
+        "for it in "
         "ReducerOptions::expect_sparse_gradient (DistributedDataParallel knows those of torch::nn::Embedding and "
         "EmbeddingBag only)");
     const auto dense = torch::ones({2}, at::requires_grad());
     Reducer expecting({dense}, {.process_group = group, .expect_sparse_gradient = {true}});
     expecting.prepare();
-    REQUIRE_EQUAL(
-        test::error_of([&] { dense.sum().backward(); }),
-        "Expected variable to have sparse gradient. (ReducerOptions::expect_sparse_gradient announces one for a "
-        "parameter of sizes [2], whose gradient is dense.)");
+    REQUIRE_EQUAL(test::error_of([&] { dense.sum().backward(); }),
+                  "Expected variable to have sparse gradient. (ReducerOptions::expect_sparse_gradient "
+                  "announces one for a "
+                  "parameter of sizes [2], whose gradient is dense.)");
   });
 }
 

@@ -177,7 +177,8 @@ TEST(Replica, ConstructorRefusalsMessage) {
     EXPECT_EQ(
         replica_error(
             [&] { DistributedDataParallel ddp(net, {.device_ids = {c10::Device("cpu")}, .process_group = group}); }),
-        "DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device "
+        "DistributedDataParallel device_ids and output_device arguments only work with "
+        "single-device/multiple-device "
         "GPU modules or CPU modules, but got device_ids [cpu], output_device None, and module parameters {'cpu'}.");
     Mlp split;
     split->register_parameter("elsewhere", torch::empty({1}, c10::Device("meta")));

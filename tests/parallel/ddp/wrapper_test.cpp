@@ -124,10 +124,10 @@ TEST(Wrapper, TakesTheModuleInsideAHolderMessage) {
       DistributedDataParallel refused(on_the_stack, options);
       FAIL() << "it would dangle";
     } catch (const c10::ValueError& error) {
-      EXPECT_STREQ(
-          error.what_without_backtrace(),
-          "DistributedDataParallel keeps the module that it wraps alive, but no std::shared_ptr owns this one; make "
-          "it by std::make_shared, or by its holder, such as torch::nn::Linear");
+      EXPECT_STREQ(error.what_without_backtrace(),
+                   "[cohort] DistributedDataParallel keeps the module that it wraps alive, but no std::shared_ptr owns "
+                   "this one; make "
+                   "it by std::make_shared, or by its holder, such as torch::nn::Linear");
     }
   });
 }
@@ -290,7 +290,7 @@ TEST(Wrapper, CannotBeClonedMessage) {
       FAIL();
     } catch (const c10::Error& error) {
       EXPECT_STREQ(error.what_without_backtrace(),
-                   "DistributedDataParallel cannot be cloned; clone the inner module() and wrap the copy");
+                   "[cohort] DistributedDataParallel cannot be cloned; clone the inner module() and wrap the copy");
     }
   });
 }

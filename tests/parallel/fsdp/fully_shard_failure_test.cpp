@@ -206,7 +206,8 @@ TEST(FullyShardErrors, OptimizerOfTheWholeParametersMessage) {
       "built on the parameters of the module inside trains nothing\n";
   // Of those that look at the parameter first, which is gathered for passes alone.
   const std::string of_value =
-      "Parameter 'first.weight' is sharded: its whole value is there only while the forward or backward pass of its "
+      "[cohort] Parameter 'first.weight' is sharded: its whole value is there only while the forward or backward pass "
+      "of its "
       "fully_shard module runs. To read it elsewhere, call unshard() of that module before, and reshard() afterwards; "
       "this "
       "rank's shard is what parameters() of the wrapper gives: build optimizers on that. A forward pass must be called "
@@ -321,7 +322,7 @@ TEST(FullyShardErrors, RootsInAnotherOrder) {
   for (const int rank : {0, 1}) {
     const auto peer = std::to_string(1 - rank);
     EXPECT_EQ(results[rank].output,
-              "FullySharded: the ranks do not take the same steps\n  caused by: rank " + std::to_string(rank) +
+              "[cohort] FullySharded: the ranks do not take the same steps\n  caused by: rank " + std::to_string(rank) +
                   " begins a forward pass\n  caused by: rank " + peer +
                   " begins a forward pass of another fully_shard module\n  hint: " + comm::kUnevenStepsHint + "\n");
   }
@@ -368,7 +369,7 @@ COHORT_WORKER(clips_the_modules_own_parameters) {
 
 TEST(FullyShardErrors, ClippingOfTheWholeParameters) {
   const std::string text =
-      "a parameter of shape [16, 8] has been sharded by fully_shard: its gradient is in its shards. Pass what "
+      "[cohort] a parameter of shape [16, 8] has been sharded by fully_shard: its gradient is in its shards. Pass what "
       "parameters() of the wrapper gives, not the inner module's parameters.\n";
   for (const std::string kind : {"one memory", "gathered"}) {
     const auto results = test::run_workers("clips_the_modules_own_parameters", {.arguments = {kind}});

@@ -219,7 +219,8 @@ TEST(GatheredErrors, ReadOutsideOfAPassMessage) {
   run_rank_threads(2, [](int rank, const Group& group) {
     auto model = fully_shard(test::net_of_sharded_blocks(apart(group)), apart(group));
     const std::string message =
-        "Parameter 'up.bias' is sharded: its whole value is there only while the forward or backward pass of its "
+        "[cohort] Parameter 'up.bias' is sharded: its whole value is there only while the forward or backward pass of "
+        "its "
         "fully_shard module runs. To read it elsewhere, call unshard() of that module before, and reshard() "
         "afterwards; this rank's shard is what parameters() of the wrapper gives: build optimizers on that. A forward "
         "pass must be called on the wrapper, not on the module inside.";
@@ -237,7 +238,8 @@ TEST(GatheredErrors, MovedParameterMessage) {
     auto& weight = model->module().blocks[1]->module().down->weight;
     weight.set_data(at::zeros({6, 10}));
     EXPECT_EQ(error_of([&] { (void)model(batch(rank, 0)); }),
-              "Parameter 'down.weight' is no longer where fully_shard has put it: to(), set_data() or a new tensor in "
+              "[cohort] Parameter 'down.weight' is no longer where fully_shard has put it: to(), set_data() or a new "
+              "tensor in "
               "its place has moved it. Convert a module before fully_shard, and write to its parameters with "
               "write().");
   });
@@ -261,8 +263,8 @@ TEST(GatheredErrors, PlacementMessages) {
     };
     EXPECT_EQ(with_dim(1), "FSDP does not support uneven sharding on dim 1: [5, 6] (world size: 4)");
     EXPECT_EQ(with_dim(-1), "FSDP does not support uneven sharding on dim 1: [5, 6] (world size: 4)");
-    EXPECT_EQ(with_dim(2), "shard_placement_fn says Shard(2) of parameter 'weight', which has 2 dimensions");
-    EXPECT_EQ(with_dim(-3), "shard_placement_fn says Shard(-3) of parameter 'weight', which has 2 dimensions");
+    EXPECT_EQ(with_dim(2), "[cohort] shard_placement_fn says Shard(2) of parameter 'weight', which has 2 dimensions");
+    EXPECT_EQ(with_dim(-3), "[cohort] shard_placement_fn says Shard(-3) of parameter 'weight', which has 2 dimensions");
     EXPECT_EQ(with_dim(-2), "(no error)");
   });
 }
@@ -287,7 +289,7 @@ COHORT_WORKER(shards_over_wrong_meshes) {
   REQUIRE_EQUAL(with_mesh(line, {}), "(no error)");
   REQUIRE_EQUAL(with_mesh(cube, {}), "fully_shard expects a 1D or 2D DeviceMesh but got " + cube.to_string());
   REQUIRE_EQUAL(with_mesh(square, {}), "Please init the 2D mesh for HSDP with axis_names specified");
-  REQUIRE_EQUAL(with_mesh(line, default_group()), "fully_shard takes a mesh or a process group, not both");
+  REQUIRE_EQUAL(with_mesh(line, default_group()), "[cohort] fully_shard takes a mesh or a process group, not both");
   destroy_process_group();
 }
 

@@ -266,7 +266,7 @@ COHORT_WORKER(gives_meshes_wrongly) {
       error_of([&] {
         Sharding({{"expert", at::ones({2})}}, options);
       }),
-      "shard_placement_fn gives parameter 'expert' another mesh than this Sharding has: make one Sharding for "
+      "[cohort] shard_placement_fn gives parameter 'expert' another mesh than this Sharding has: make one Sharding for "
       "each mesh");
   REQUIRE_EQUAL(error_of([&] { Sharding({{"shared", at::ones({3})}}, options); }), "(no error)");
   REQUIRE_EQUAL(

@@ -282,12 +282,12 @@ TEST(GatheredLists, Messages) {
               "FSDP requires a single root module but got (" + name + ", " + name + ")");
     auto outer = std::make_shared<test::Block>();
     EXPECT_EQ(error_of([&] { fully_shard(std::tuple(outer, outer->up), options); }),
-              "fully_shard got a list of modules in which torch::nn::LinearImpl is a part of " + name +
+              "[cohort] fully_shard got a list of modules in which torch::nn::LinearImpl is a part of " + name +
                   ": give it the outer one alone");
     EXPECT_EQ(error_of([&] { fully_shard(std::tuple(outer, outer), options); }),
-              "fully_shard got a list of modules with " + name + " twice");
+              "[cohort] fully_shard got a list of modules with " + name + " twice");
     EXPECT_EQ(error_of([&] { fully_shard(std::vector<std::shared_ptr<test::Block>>(), options); }),
-              "fully_shard got a list without modules");
+              "[cohort] fully_shard got a list without modules");
     EXPECT_EQ(error_of([&] { fully_shard(std::tuple(outer, torch::nn::Linear(2, 2)), options); }), "(no error)");
   });
 }

@@ -278,11 +278,12 @@ TEST(FullyShardOptimizerState, Messages) {
       return error_of([&] { set_full_optimizer_state(sharding.sharded_parameters(), optimizer, full); });
     };
 
-    const auto null = "the state of all parameters needs an optimizer on rank 0 of the group, but it is null there";
+    const auto null =
+        "[cohort] the state of all parameters needs an optimizer on rank 0 of the group, but it is null there";
     REQUIRE_EQUAL(get(optimizer, nullptr), null);
     REQUIRE_EQUAL(set(nullptr), null);
     torch::optim::Adam adam(whole.all);
-    REQUIRE_EQUAL(set(&adam), "the optimizers of shards and of all parameters must be of one kind");
+    REQUIRE_EQUAL(set(&adam), "[cohort] the optimizers of shards and of all parameters must be of one kind");
     torch::optim::AdamW two(
         {torch::optim::OptimizerParamGroup(whole.all), torch::optim::OptimizerParamGroup(Parameters())});
     REQUIRE_EQUAL(set(&two), "loaded state dict has a different number of parameter groups");
@@ -296,13 +297,13 @@ TEST(FullyShardOptimizerState, Messages) {
 
     torch::optim::AdamW of_whole(whole.all);
     REQUIRE_EQUAL(get(of_whole, nullptr),
-                  "none of the optimizer's parameters is a shard; build it on model->parameters() of what fully_shard "
-                  "has returned");
+                  "[cohort] none of the optimizer's parameters is a shard; build it on model->parameters() of what "
+                  "fully_shard has returned");
     torch::optim::LBFGS lbfgs(own);
-    REQUIRE_EQUAL(
-        get(lbfgs, nullptr),
-        "only the state of SGD, Adam, AdamW, Adagrad and RMSprop, and of kinds that register_optimizer_kind has "
-        "been told, can be put together from shards");
+    REQUIRE_EQUAL(get(lbfgs, nullptr),
+                  "[cohort] only the state of SGD, Adam, AdamW, Adagrad and RMSprop, and of kinds that "
+                  "register_optimizer_kind has "
+                  "been told, can be put together from shards");
     const std::string differ = "[cohort] get_full_optimizer_state: no state was exchanged, as the ranks differ: ";
     const std::string hint =
         "\n  hint: all ranks need optimizers of the same groups of parameters, after the same steps";
@@ -345,7 +346,8 @@ TEST(FullyShardOptimizerState, ParametersOfAllWrappersOfAModel) {
     }
     barrier({.group = group});
     ShardedParameter gone{"gone", {}, at::ones({2})};
-    REQUIRE_EQUAL(error_of([&] { full_tensor(gone); }), "Parameter 'gone' is no longer sharded: its wrapper has gone");
+    REQUIRE_EQUAL(error_of([&] { full_tensor(gone); }),
+                  "[cohort] Parameter 'gone' is no longer sharded: its wrapper has gone");
   });
 }
 
@@ -357,12 +359,13 @@ TEST(FullyShardOptimizerState, SeveralGroupsMessage) {
       const Sharding first({{"a", a}}, {.process_group = group});
       const Sharding second({{"b", b}}, {.process_group = other});
       torch::optim::AdamW optimizer({first.parameters()[0], second.parameters()[0]});
-      REQUIRE_EQUAL(error_of([&] {
-                      get_full_optimizer_state({first.sharded_parameters()[0], second.sharded_parameters()[0]},
-                                               optimizer, nullptr);
-                    }),
-                    "the optimizer's parameters are sharded over several groups of ranks; give those of each group an "
-                    "optimizer of their own");
+      REQUIRE_EQUAL(
+          error_of([&] {
+            get_full_optimizer_state({first.sharded_parameters()[0], second.sharded_parameters()[0]}, optimizer,
+                                     nullptr);
+          }),
+          "[cohort] the optimizer's parameters are sharded over several groups of ranks; give those of each group an "
+          "optimizer of their own");
     });
   });
 }

@@ -67,7 +67,7 @@ COHORT_WORKER(functional_derivatives) {
   REQUIRE(at::equal(torch::autograd::grad({of_rows.sum()}, {x})[0], factors.expand({2, 2})));
   const auto max = wait_tensor(all_reduce(x, ReduceOp::MAX));
   REQUIRE_EQUAL(error_of([&] { torch::autograd::grad({max.sum()}, {x}); }),
-                "all_reduce backward only supports 'sum' and 'avg' reduction");
+                "[cohort] all_reduce backward only supports 'sum' and 'avg' reduction");
   REQUIRE(!wait_tensor(broadcast(x, 0)).requires_grad());
   destroy_process_group();
 }
@@ -91,21 +91,23 @@ COHORT_WORKER(functional_arguments) {
                 "input dimension 1 (5) must be a multiple of group_size 2 for tensor at index 1");
   REQUIRE_EQUAL(error_of([&] { reduce_scatter_tensor_coalesced({mine}, ReduceOp::SUM, {}); }),
                 "Length of scatter_dim (0) must equal length of inputs (1)");
-  REQUIRE_EQUAL(error_of([&] { all_gather_single(mine, 2); }), "all_gather_single: dimension 2 of a tensor with 2");
+  REQUIRE_EQUAL(error_of([&] { all_gather_single(mine, 2); }),
+                "[cohort] all_gather_single: dimension 2 of a tensor with 2");
   REQUIRE_EQUAL(error_of([&] {
                   all_to_all_single(mine, std::vector<int64_t>{1, 1}, std::nullopt);
                 }),
                 "output_split_sizes and input_split_sizes must either be specified together or both left out");
-  REQUIRE_EQUAL(error_of([&] { all_to_all_single(at::ones({3}), std::nullopt, std::nullopt); }),
-                "all_to_all_single: dim 0 is 3, which does not divide equally among 2 ranks; give split sizes");
+  REQUIRE_EQUAL(
+      error_of([&] { all_to_all_single(at::ones({3}), std::nullopt, std::nullopt); }),
+      "[cohort] all_to_all_single: dim 0 is 3, which does not divide equally among 2 ranks; give split sizes");
   REQUIRE_EQUAL(error_of([&] { permute_tensor(at::ones({3}), {1}); }),
-                "permute_tensor needs one destination per rank, 2, got 1");
+                "[cohort] permute_tensor needs one destination per rank, 2, got 1");
   REQUIRE_EQUAL(error_of([&] {
                   permute_tensor(at::ones({3}), {1, 2});
                 }),
-                "permute_tensor: destination 2 of rank 1 is out of range. Valid ranks are 0 to 1");
+                "[cohort] permute_tensor: destination 2 of rank 1 is out of range. Valid ranks are 0 to 1");
   REQUIRE_EQUAL(error_of([&] { all_reduce_coalesced({}, ReduceOp::SUM); }),
-                "all_reduce_coalesced needs at least one tensor");
+                "[cohort] all_reduce_coalesced needs at least one tensor");
   barrier();
   destroy_process_group();
 }

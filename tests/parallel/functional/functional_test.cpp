@@ -83,12 +83,12 @@ TEST(NnFunctional, AllGatherBaseHasAGradientOnGloo) { run_workers("nn_all_gather
 COHORT_WORKER(nn_arguments) {
   init_process_group({.backend = test::backend_of_tests()});
   const auto x = own_numbers();
-  REQUIRE_EQUAL(error_of([&] { scatter({x}, 0); }), "scatter needs one tensor per rank, 2, got 1");
+  REQUIRE_EQUAL(error_of([&] { scatter({x}, 0); }), "[cohort] scatter needs one tensor per rank, 2, got 1");
   REQUIRE_EQUAL(error_of([&] {
                   scatter({x, at::ones({3})}, 0);
                 }),
-                "scatter needs tensors of one shape, got [2] and [3]");
-  REQUIRE_EQUAL(error_of([&] { all_to_all({x}, {x, x}); }), "all_to_all needs one tensor per rank, 2, got 1");
+                "[cohort] scatter needs tensors of one shape, got [2] and [3]");
+  REQUIRE_EQUAL(error_of([&] { all_to_all({x}, {x, x}); }), "[cohort] all_to_all needs one tensor per rank, 2, got 1");
   REQUIRE_EQUAL(error_of([&] { broadcast(x, 2); }), "Rank 2 is out of range. Valid ranks are 0 to 1 (world_size=2)");
   barrier();
   destroy_process_group();

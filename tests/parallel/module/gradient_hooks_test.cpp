@@ -51,9 +51,9 @@ TEST(GradientHooks, RefusesAForeignOwnerOfTheSlotMessage) {
     parallel::add_gradient_hook(parameter, [](const at::Tensor&) {});
     FAIL() << "a foreign hook was replaced";
   } catch (const c10::ValueError& error) {
-    EXPECT_STREQ(
-        error.what_without_backtrace(),
-        "the parameter's post-accumulate hook slot is held by something else; use cohort::parallel::add_gradient_hook");
+    EXPECT_STREQ(error.what_without_backtrace(),
+                 "[cohort] the parameter's post-accumulate hook slot is held by something else; use "
+                 "cohort::parallel::add_gradient_hook");
   }
 }
 

@@ -125,7 +125,7 @@ TEST(WrapperBase, PrintsAndRefusesUnderTheStrategysName) {
     FAIL();
   } catch (const c10::Error& error) {
     EXPECT_STREQ(error.what_without_backtrace(),
-                 "Counted cannot be cloned; clone the inner module() and wrap the copy");
+                 "[cohort] Counted cannot be cloned; clone the inner module() and wrap the copy");
   }
 }
 

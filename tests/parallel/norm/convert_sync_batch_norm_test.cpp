@@ -194,7 +194,7 @@ TEST(ConvertSyncBatchNorm, UnderFullyShard) {
 TEST(ConvertSyncBatchNorm, ALayerThatNobodyOwnsMessage) {
   torch::nn::BatchNorm1dImpl norm(4);
   EXPECT_EQ(error_of([&] { convert_sync_batchnorm(norm); }),
-            "convert_sync_batchnorm: the module cannot be converted, as no std::shared_ptr owns it\n"
+            "[cohort] convert_sync_batchnorm: the module cannot be converted, as no std::shared_ptr owns it\n"
             "  hint: make it by its holder, such as torch::nn::BatchNorm2d, or by std::make_shared");
 }
 

@@ -203,7 +203,7 @@ TEST(SyncBatchNorm, SecondDerivativesMessage) {
     const auto x = test::drawn({}, rank, 0, 0).requires_grad_();
     const auto y = norm(x).square().sum();
     REQUIRE_EQUAL(error_of([&] { torch::autograd::grad({y}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true); }),
-                  "SyncBatchNorm has no second derivatives\n  hint: call backward() without create_graph");
+                  "[cohort] SyncBatchNorm has no second derivatives\n  hint: call backward() without create_graph");
   });
 }
 

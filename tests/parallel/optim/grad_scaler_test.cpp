@@ -289,7 +289,7 @@ TEST(GradScaler, StatesThatItRefusesMessages) {
   state.insert_or_assign("growth_factor", "two");
   EXPECT_EQ(text(state), "\"growth_factor\" of the source state dict is String, not a number.");
   EXPECT_EQ(state.erase("growth_factor"), 1);
-  EXPECT_EQ(text(state), "The source state dict has no entry \"growth_factor\".");
+  EXPECT_EQ(text(state), "[cohort] The source state dict has no entry \"growth_factor\".");
   EXPECT_EQ(scaler.get_scale(), 4);
 }
 

@@ -50,9 +50,10 @@ TEST(ModelAverager, LeavesOutParametersWithoutAGradient) {
     torch::optim::SGD optimizer(std::vector<torch::optim::OptimizerParamGroup>{{{unused}}, {{used}}}, 0.1);
     REQUIRE(get_params_to_average(optimizer).size() == 1);
     REQUIRE(get_params_to_average(optimizer)[0].is_same(used));
-    REQUIRE_EQUAL(error_of([&] { average_parameters_or_parameter_groups(unused, group); }),
-                  "average_parameters: there is no parameter to average. Parameters without a gradient are left out; "
-                  "average after backward(), before the gradients are set to none");
+    REQUIRE_EQUAL(
+        error_of([&] { average_parameters_or_parameter_groups(unused, group); }),
+        "[cohort] average_parameters: there is no parameter to average. Parameters without a gradient are left out; "
+        "average after backward(), before the gradients are set to none");
   });
 }
 
@@ -96,16 +97,16 @@ TEST(ModelAverager, HierarchicalRefusalsMessage) {
     const auto refused = [&](const std::vector<PeriodGroupSize>& sizes, int64_t warmup_steps = 0) {
       return error_of([&] { HierarchicalModelAverager(sizes, warmup_steps, group); });
     };
-    REQUIRE_EQUAL(refused({}), "Arg ``period_group_sizes`` must not be empty.");
+    REQUIRE_EQUAL(refused({}), "[cohort] Arg ``period_group_sizes`` must not be empty.");
     REQUIRE_EQUAL(refused({{0, 1}, {2, 2}}),
                   "The minimum period in arg ``period_group_sizes`` must be a positive value.");
     REQUIRE_EQUAL(refused({{2, 1}, {2, 2}}),
-                  "The period 2 in arg ``period_group_sizes`` must be positive and there once.");
+                  "[cohort] The period 2 in arg ``period_group_sizes`` must be positive and there once.");
     REQUIRE_EQUAL(
         refused({{2, 2}, {4, 4}}),
         "The last value in arg ``period_group_sizes`` 4 must be equal to the size of arg ``process_group`` 2.");
     REQUIRE_EQUAL(refused({{1, 3}, {2, 2}}),
-                  "The group size 3 of period 1 in arg ``period_group_sizes`` must divide the size of arg "
+                  "[cohort] The group size 3 of period 1 in arg ``period_group_sizes`` must divide the size of arg "
                   "``process_group`` 2.");
     REQUIRE_EQUAL(refused({{2, 2}}, -1), "Arg ``warmup_steps`` must be a non-negative number.");
   });

@@ -265,7 +265,7 @@ COHORT_WORKER(plan_positions_in_a_sequential) {
   together->eval();
   REQUIRE(!together[1]->is_training());
   REQUIRE_EQUAL(error_of([&] { together->clone(); }),
-                "Bordered cannot be cloned; clone the inner module() and wrap the copy");
+                "[cohort] Bordered cannot be cloned; clone the inner module() and wrap the copy");
 }
 
 TEST(ParallelizeModule, PositionsInASequential) { run_workers("plan_positions_in_a_sequential").expect_success(); }

@@ -137,7 +137,7 @@ COHORT_WORKER(loss_errors) {
       "but are Long [3, 2]");
   const auto value = vocab_parallel_cross_entropy(logits, targets);
   REQUIRE_EQUAL(error_of([&] { torch::autograd::grad({value}, {logits}, {}, std::nullopt, /*create_graph=*/true); }),
-                "vocab_parallel_cross_entropy has no second derivatives\n"
+                "[cohort] vocab_parallel_cross_entropy has no second derivatives\n"
                 "  hint: call backward() without create_graph");
   barrier();  // no rank leaves while another one connects
   destroy_process_group();

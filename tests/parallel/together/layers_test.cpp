@@ -205,12 +205,13 @@ COHORT_WORKER(layers_refusals) {
   begin_layers();
   const auto mesh = init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
   ColumnParallelLinear layer(3, 8, ColumnParallelOptions{.group = mesh.group("tp")});
-  REQUIRE_EQUAL(test::error_of([&] { fully_shard(layer); }),
-                c10::str("fully_shard: this rank's part of 'weight', of a tensor-parallel layer, cannot be shared with "
-                         "rank ",
-                         get_rank() ^ 1,
-                         ", which has another part\n  hint: give fully_shard the data-parallel axis alone: .mesh = "
-                         "mesh[\"dp\"], or data_parallel_mesh(mesh) of ParallelDims"));
+  REQUIRE_EQUAL(
+      test::error_of([&] { fully_shard(layer); }),
+      c10::str("[cohort] fully_shard: this rank's part of 'weight', of a tensor-parallel layer, cannot be shared with "
+               "rank ",
+               get_rank() ^ 1,
+               ", which has another part\n  hint: give fully_shard the data-parallel axis alone: .mesh = "
+               "mesh[\"dp\"], or data_parallel_mesh(mesh) of ParallelDims"));
   // A mesh that crosses the layer's: its ranks have other parts.
   const auto crossed = DeviceMesh("cpu", std::vector<std::vector<int64_t>>{{0, 1}, {3, 2}}, {"dp", "other"});
   const auto text = test::error_of([&] { fully_shard(layer, {.mesh = crossed["dp"]}); });
@@ -222,9 +223,10 @@ COHORT_WORKER(layers_refusals) {
   }
   REQUIRE(text != "(no error)");
   DistributedDataParallel<ColumnParallelLinearImpl> replica(layer, ddp::Options{.process_group = mesh.group("dp")});
-  REQUIRE_EQUAL(test::error_of([&] { replica->track_gradient_norm(); }),
-                "track_gradient_norm does not ask the ranks of tensor-parallel layers, which have other parts. Use "
-                "clip_grad_norm_ after backward.");
+  REQUIRE_EQUAL(
+      test::error_of([&] { replica->track_gradient_norm(); }),
+      "[cohort] track_gradient_norm does not ask the ranks of tensor-parallel layers, which have other parts. Use "
+      "clip_grad_norm_ after backward.");
 }
 
 TEST(TogetherLayers, SayWhatDoesNotFit) { run_workers("layers_refusals", {.world_size = 4}).expect_success(); }

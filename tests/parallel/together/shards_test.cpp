@@ -199,7 +199,7 @@ COHORT_WORKER(together_write) {
     REQUIRE(at::equal(DTensor(weight.shard.detach(), *weight.spec).full_tensor(), linear()->weight * 2));
     const auto text = test::error_of(
         [&] { model->write([](const std::string&, const at::Tensor&) { throw std::runtime_error("no such file"); }); });
-    REQUIRE_EQUAL(text, "write() failed on rank 0 of the group: no such file");
+    REQUIRE_EQUAL(text, "[cohort] write() failed on rank 0 of the group: no such file");
   }
 }
 

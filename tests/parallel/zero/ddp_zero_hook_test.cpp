@@ -244,13 +244,14 @@ TEST(ZeroHook, WhatItRefusesMessage) {
 
     auto hook = hook_with_zero_step_interleaved(allreduce_hook, zero);
     GradBucket second(1, 2, torch::ones({3}), {parameter});
-    REQUIRE_EQUAL(
-        error_of([&] { hook(group, second); }),
-        "a hook with ZeRO's step must see every bucket of a step, but one was left out. It cannot be used with "
-        "skip_all_reduce_unused_params, nor after a step that failed.");
+    REQUIRE_EQUAL(error_of([&] { hook(group, second); }),
+                  "[cohort] a hook with ZeRO's step must see every bucket of a step, but one was left out. It cannot "
+                  "be used with "
+                  "skip_all_reduce_unused_params, nor after a step that failed.");
     GradBucket first(0, 2, torch::ones({3}), {parameter});
     hook(group, first);
-    REQUIRE(error_of([&] { hook(group, first); }).starts_with("a hook with ZeRO's step must see every bucket"));
+    REQUIRE(
+        error_of([&] { hook(group, first); }).starts_with("[cohort] a hook with ZeRO's step must see every bucket"));
     parameter.requires_grad_(false);
     REQUIRE_EQUAL(
         error_of([&] { hook(group, first); }),

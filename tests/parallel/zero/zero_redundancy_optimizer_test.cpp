@@ -386,7 +386,7 @@ TEST(Zero, ParametersThatItRefusesMessage) {
                     ZeroRedundancyOptimizer::make<torch::optim::LBFGS>(Parameters{a}, torch::optim::LBFGSOptions(1),
                                                                        {.process_group = group});
                   }),
-                  "ZeroRedundancyOptimizer cannot divide LBFGS: its step depends on all parameters together");
+                  "[cohort] ZeroRedundancyOptimizer cannot divide LBFGS: its step depends on all parameters together");
 
     auto zero = plain_sgd({a}, group);
     REQUIRE_EQUAL(error_of([&] { zero.add_param_group(Parameters{a}); }),
@@ -396,10 +396,10 @@ TEST(Zero, ParametersThatItRefusesMessage) {
                   "torch.FloatTensor and torch.HalfTensor");
     REQUIRE(zero.param_groups().size() == 1);
     zero.add_parameters({leaf(3)});
-    REQUIRE_EQUAL(
-        error_of([&] { zero.step(); }),
-        "ZeroRedundancyOptimizer: the parameters of a group have changed since it was divided among the ranks. "
-        "Use add_param_group for further ones.");
+    REQUIRE_EQUAL(error_of([&] { zero.step(); }),
+                  "[cohort] ZeroRedundancyOptimizer: the parameters of a group have changed since it was divided among "
+                  "the ranks. "
+                  "Use add_param_group for further ones.");
   });
 }
 

@@ -64,7 +64,7 @@ class PinnedAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     const size_t size = std::max<size_t>(bytes, 1);
     auto* const pointer = static_cast<char*>(std::malloc(size));
-    TORCH_CHECK(pointer, "no memory for ", size, " pinned bytes");
+    TORCH_CHECK(pointer, "[cohort] no memory for ", size, " pinned bytes");
     const std::lock_guard lock(pinned_memory().mutex);
     free_unused_blocks();
     pinned_memory().blocks[pointer] = {pointer, size, {}};

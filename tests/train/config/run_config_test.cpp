@@ -72,8 +72,11 @@ TEST(RunConfig, SaysWhatIsWrong) {
   EXPECT_EQ(error_of([&] {
               config.parse({"--epoch", "1"});
             }),
-            "there is no option --epoch (did you mean \"--epochs\"?)\n  hint: --help lists the options");
-  EXPECT_EQ(error_of([&] { config.parse({"--workers", "3000000000"}); }), "--workers \"3000000000\": is too large");
+            "[cohort] there is no option --epoch (did you mean \"--epochs\"?)\n  hint: --help lists the options");
+  EXPECT_EQ(error_of([&] {
+              config.parse({"--workers", "3000000000"});
+            }),
+            "[cohort] --workers \"3000000000\": is too large");
   EXPECT_EQ(error_of([&] { config.add("amp", wanted.amp, ""); }),
             "[cohort] RunConfig: there is an option \"amp\" already");
   EXPECT_EQ(error_of([&] { static_cast<void>(config.was_given("x")); }),

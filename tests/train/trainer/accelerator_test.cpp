@@ -29,10 +29,9 @@ void expect_accelerator_equals_trainer(const std::string& strategy, const std::s
   SmallTask by_trainer;
   auto watch = std::make_shared<Watch>();
   {
-    Trainer trainer({.strategy = strategy,
-                     .backend = backend,
+    Trainer trainer({.strategy = {.kind = strategy, .backend = backend},
                      .max_epochs = 2,
-                     .accumulate_grad_batches = 2,
+                     .gradient_accumulation_steps = 2,
                      .gradient_clip_norm = 0.5,
                      .seed = 3,
                      .callbacks = {watch},
@@ -42,7 +41,8 @@ void expect_accelerator_equals_trainer(const std::string& strategy, const std::s
   }
   SmallTask by_hand;
   std::vector<double> losses;
-  Accelerator accelerator({.strategy = strategy, .backend = backend, .gradient_accumulation_steps = 2, .seed = 3});
+  Accelerator accelerator(
+      {.strategy = {.kind = strategy, .backend = backend}, .gradient_accumulation_steps = 2, .seed = 3});
   at::manual_seed(8);
   auto [model, optimizer, batches] = accelerator.prepare(by_hand.model, by_hand.optimizer, loader);
   for (int epoch = 0; epoch < 2; ++epoch) {
@@ -65,7 +65,7 @@ COHORT_WORKER(accelerator_trains) {
   for (const char* strategy : {"ddp", "fsdp"}) {
     expect_accelerator_equals_trainer(strategy, cohort::test::backend_of_tests());
   }
-  Accelerator accelerator({.backend = cohort::test::backend_of_tests()});
+  Accelerator accelerator({.strategy = {.backend = cohort::test::backend_of_tests()}});
   const at::Tensor own = at::full({2}, accelerator.process_index());
   REQUIRE(at::equal(accelerator.gather(own).to(at::kLong), at::tensor({0, 0, 1, 1})));
   REQUIRE(accelerator.reduce(own.to(at::kFloat))[0].item<double>() == 0.5);
@@ -211,8 +211,8 @@ TEST(Accelerator, TheLastBatchEndsAStepAlsoWhereAnEpochWentOn) {
 }
 
 TEST(Accelerator, DataParallelTakesOneTensorMessage) {
-  AcceleratorOptions options{.strategy = "data_parallel"};
-  options.data_parallel_devices = {at::kCPU, at::kCPU};
+  AcceleratorOptions options{.strategy = {.kind = "data_parallel"}};
+  options.strategy.data_parallel_devices = {at::kCPU, at::kCPU};
   Accelerator accelerator(options);
   struct PairNetImpl : torch::nn::Cloneable<PairNetImpl> {
     PairNetImpl() { reset(); }
@@ -232,7 +232,8 @@ TEST(Accelerator, DataParallelTakesOneTensorMessage) {
 }
 
 COHORT_WORKER(accelerator_streams) {
-  Accelerator accelerator({.backend = cohort::test::backend_of_tests(), .gradient_accumulation_steps = 2});
+  Accelerator accelerator(
+      {.strategy = {.backend = cohort::test::backend_of_tests()}, .gradient_accumulation_steps = 2});
   SmallTask task;
   const int64_t count = 11 + 4 * accelerator.process_index();
   auto [model, optimizer, batches] =
@@ -301,7 +302,7 @@ TORCH_MODULE(GreedyNet);
 
 COHORT_WORKER(tuner_on_ranks) {
   TrainerOptions options{.max_epochs = 1, .progress = false};
-  options.backend = cohort::test::backend_of_tests();
+  options.strategy.backend = cohort::test::backend_of_tests();
   Trainer trainer(options);
   at::manual_seed(11);
   GreedyNet net;

@@ -10,7 +10,7 @@
 namespace cohort::train::test {
 
 inline TrainerOptions of_ranks(TrainerOptions options) {
-  options.backend = cohort::test::backend_of_tests();
+  options.strategy.backend = cohort::test::backend_of_tests();
   return quiet(std::move(options));
 }
 

@@ -53,7 +53,7 @@ COHORT_WORKER(trainer_dims) {
   const auto& arguments = cohort::test::worker_arguments();
   const auto number = [&](size_t i) { return std::stoll(arguments.at(i)); };
   auto watch = std::make_shared<Watch>();
-  Trainer trainer(of_ranks({.strategy = "fsdp",
+  Trainer trainer(of_ranks({.strategy = {.kind = "fsdp"},
                             .dims = {.dp_replicate = number(1), .dp_shard = number(2), .tp = number(3)},
                             .max_steps = number(4),
                             .gradient_clip_norm = 0.5,
@@ -128,17 +128,17 @@ std::string refusal_of(TrainerOptions options) {
 }
 
 TEST(TrainerDims, Messages) {
-  EXPECT_EQ(refusal_of({.strategy = "single", .dims = {.tp = 2}}),
+  EXPECT_EQ(refusal_of({.strategy = {.kind = "single"}, .dims = {.tp = 2}}),
             "[cohort] Trainer: dims are for strategy \"fsdp\", but this is \"single\"\n  hint: with \"fsdp\" "
             "dims.dp_replicate alone makes copies, as \"ddp\" does");
 }
 
 COHORT_WORKER(trainer_dims_messages) {
-  REQUIRE_EQUAL(refusal_of({.strategy = "fsdp", .fsdp_replicas = 1, .dims = {.tp = 2}}),
+  REQUIRE_EQUAL(refusal_of({.strategy = {.kind = "fsdp"}, .fsdp_replicas = 1, .dims = {.tp = 2}}),
                 "[cohort] Trainer: dims exclude fsdp_replicas, fsdp.mesh and fsdp.process_group\n  hint: "
                 "dims.dp_replicate and dims.dp_shard say the same");
   REQUIRE_EQUAL(
-      refusal_of({.strategy = "fsdp", .dims = {.pp = 2}, .checkpoint = {.memory_every = 1}}),
+      refusal_of({.strategy = {.kind = "fsdp"}, .dims = {.pp = 2}, .checkpoint = {.memory_every = 1}}),
       "[cohort] Trainer: checkpoint.memory_every and dims.pp exclude each other, as a rank that is lost may have "
       "been the only one with its stage\n  hint: checkpoint.every_steps saves in files");
   barrier();  // rank 0 has the store
@@ -205,11 +205,11 @@ COHORT_WORKER(trainer_stages) {
   const auto& arguments = cohort::test::worker_arguments();
   const auto number = [&](size_t i) { return std::stoll(arguments.at(i)); };
   auto watch = std::make_shared<Watch>();
-  Trainer trainer(of_ranks({.strategy = "fsdp",
+  Trainer trainer(of_ranks({.strategy = {.kind = "fsdp"},
                             .dims = {.dp_shard = number(1), .pp = number(2)},
                             .precision = arguments.at(6),
                             .max_steps = number(3),
-                            .accumulate_grad_batches = number(5),
+                            .gradient_accumulation_steps = number(5),
                             .gradient_clip_norm = number(5) > 1 ? 5 : 0.2,
                             .seed = 4,
                             .checkpoint = {.folder = arguments.at(0)},
@@ -294,7 +294,7 @@ struct ChangesOf : Callback {
 // A gradient that is infinite on one stage alone.
 COHORT_WORKER(trainer_stages_infinite) {
   const auto changes = std::make_shared<ChangesOf>(at::Tensor());
-  Trainer trainer(of_ranks({.strategy = "fsdp",
+  Trainer trainer(of_ranks({.strategy = {.kind = "fsdp"},
                             .dims = {.pp = 2},
                             .precision = "16-mixed",
                             .max_steps = 6,
@@ -319,7 +319,7 @@ TEST(TrainerDims, AllStagesLeaveOutAStepThatOneCannotMake) {
 }
 
 COHORT_WORKER(trainer_stages_bad_loss) {
-  Trainer trainer(of_ranks({.strategy = "fsdp", .dims = {.pp = 2}}));
+  Trainer trainer(of_ranks({.strategy = {.kind = "fsdp"}, .dims = {.pp = 2}}));
   StagedTask task(*trainer.mesh());
   const auto bad = [](const at::Tensor& scores, const at::Tensor&) {
     TORCH_CHECK(false, "there is no such class");
@@ -339,7 +339,7 @@ TEST(TrainerDims, AllStagesLearnThatTheLossOfAnEvaluationFailed) {
 
 COHORT_WORKER(trainer_stages_messages) {
   const auto refusal = [](TrainerOptions options, const std::function<void(StagedTask&)>& change) {
-    options.strategy = "fsdp";
+    options.strategy.kind = "fsdp";
     options.dims.pp = 2;
     options.max_steps = 1;
     Trainer trainer(of_ranks(std::move(options)));
@@ -364,7 +364,7 @@ COHORT_WORKER(trainer_stages_messages) {
 }
 
 COHORT_WORKER(trainer_stages_tuner_message) {
-  Trainer trainer(of_ranks({.strategy = "fsdp", .dims = {.pp = 2}}));
+  Trainer trainer(of_ranks({.strategy = {.kind = "fsdp"}, .dims = {.pp = 2}}));
   StagedTask task(*trainer.mesh());
   optim::AdamW optimizer(task.parameters, torch::optim::AdamWOptions(0.02));
   task.optimizer = &optimizer;

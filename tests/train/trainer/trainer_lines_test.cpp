@@ -66,7 +66,7 @@ struct PositionsTask {
 COHORT_WORKER(trainer_positions) {
   const auto& arguments = cohort::test::worker_arguments();
   auto watch = std::make_shared<Watch>();
-  Trainer trainer(of_ranks({.strategy = "fsdp",
+  Trainer trainer(of_ranks({.strategy = {.kind = "fsdp"},
                             .dims = {.cp = std::stoll(arguments.at(1))},
                             .max_steps = std::stoll(arguments.at(2)),
                             .gradient_clip_norm = 0.2,
@@ -136,7 +136,7 @@ TEST(TrainerLines, RanksOfSequencesBeginWithNumbersOfTheirOwn) {
 // Arguments: shards, cp, tp, pp. Prints a random number.
 COHORT_WORKER(trainer_draws) {
   const auto number = [&](size_t i) { return std::stoll(cohort::test::worker_arguments().at(i)); };
-  const Trainer trainer(of_ranks({.strategy = "fsdp",
+  const Trainer trainer(of_ranks({.strategy = {.kind = "fsdp"},
                                   .dims = {.dp_shard = number(0), .tp = number(2), .pp = number(3), .cp = number(1)},
                                   .seed = 4}));
   std::cout << std::setprecision(12) << at::rand({}).item<double>();
@@ -206,17 +206,18 @@ struct HalfTask {
 };
 
 COHORT_WORKER(trainer_stages_that_others_have) {
-  Trainer trainer(of_ranks({.strategy = "fsdp", .dims = {.dp_shard = 2, .pp = 2}, .max_steps = 1}));
+  Trainer trainer(of_ranks({.strategy = {.kind = "fsdp"}, .dims = {.dp_shard = 2, .pp = 2}, .max_steps = 1}));
   const Loader loader(small_data(16), {.batch_size = 4});
   HalfTask bare(*trainer.mesh());
   bare.take(bare.part);
   REQUIRE_EQUAL(
       cohort::test::error_of([&] { trainer.fit(bare, loader); }),
       "[cohort] Trainer: other ranks have this stage, too, with other data, but nothing averages its gradients with "
-      "theirs\n  hint: fully_shard(stage, {.mesh = trainer.options().fsdp.mesh}), before its optimizer and its "
+      "theirs\n  hint: fully_shard(stage, {.mesh = trainer.options().strategy.fsdp.mesh}), before its optimizer and "
+      "its "
       "pipeline are made");
   HalfTask sharded(*trainer.mesh());
-  sharded.take(fully_shard(sharded.part, {.mesh = trainer.options().fsdp.mesh}));
+  sharded.take(fully_shard(sharded.part, {.mesh = trainer.options().strategy.fsdp.mesh}));
   trainer.fit(sharded, loader);
   HalfTask copied(*trainer.mesh());
   copied.take(DistributedDataParallel(copied.part, {.process_group = (*trainer.mesh())["dp"].group()}));
@@ -239,9 +240,9 @@ torch::nn::Sequential sharded_in_parts(const torch::nn::Sequential& stage, const
 }
 
 COHORT_WORKER(trainer_stages_in_parts) {
-  Trainer trainer(of_ranks({.strategy = "fsdp", .dims = {.dp_shard = 2, .pp = 2}, .max_steps = 1}));
+  Trainer trainer(of_ranks({.strategy = {.kind = "fsdp"}, .dims = {.dp_shard = 2, .pp = 2}, .max_steps = 1}));
   HalfTask task(*trainer.mesh());
-  const auto parts = sharded_in_parts(task.part, {.mesh = trainer.options().fsdp.mesh});
+  const auto parts = sharded_in_parts(task.part, {.mesh = trainer.options().strategy.fsdp.mesh});
   std::vector<at::Tensor> shards;
   for (const auto& parameter : fsdp::sharded_parameters(*parts)) shards.push_back(parameter.shard);
   task.take(parts, shards);
@@ -257,7 +258,7 @@ TEST(TrainerLines, StagesInParts) { run_workers("trainer_stages_in_parts", {.wor
 
 COHORT_WORKER(trainer_stages_of_16_bits) {
   Trainer trainer(
-      of_ranks({.strategy = "fsdp", .dims = {.dp_shard = 2, .pp = 2}, .precision = "bf16", .max_steps = 1}));
+      of_ranks({.strategy = {.kind = "fsdp"}, .dims = {.dp_shard = 2, .pp = 2}, .precision = "bf16", .max_steps = 1}));
   const Loader loader(small_data(16), {.batch_size = 4});
   const auto wrapped_by = [&](const auto& wrap, bool is_converted) {
     HalfTask task(*trainer.mesh());
@@ -265,7 +266,9 @@ COHORT_WORKER(trainer_stages_of_16_bits) {
     task.take(wrap(task.part));
     return cohort::test::error_of([&] { trainer.fit(task, loader); });
   };
-  const auto sharded = [&](const auto& part) { return fully_shard(part, {.mesh = trainer.options().fsdp.mesh}); };
+  const auto sharded = [&](const auto& part) {
+    return fully_shard(part, {.mesh = trainer.options().strategy.fsdp.mesh});
+  };
   const auto copied = [&](const auto& part) {
     return DistributedDataParallel(part, {.process_group = (*trainer.mesh())["dp"].group()});
   };
@@ -319,7 +322,7 @@ struct StagesWithBuffers {
 // Arguments: folder, schedule. Prints this rank's buffers.
 COHORT_WORKER(trainer_stages_with_buffers) {
   const auto& arguments = cohort::test::worker_arguments();
-  Trainer trainer(of_ranks({.strategy = "fsdp",
+  Trainer trainer(of_ranks({.strategy = {.kind = "fsdp"},
                             .dims = {.dp_shard = 2, .pp = 2},
                             .max_steps = 3,
                             .checkpoint = {.folder = arguments.at(0)}}));
@@ -351,7 +354,7 @@ TEST(TrainerLines, BuffersOfRanksGoOnInOtherStages) {
 COHORT_WORKER(trainer_stages_last_batch) {
   const auto fit = [](TrainerOptions options, const data::DataLoaderOptions& loader, int num_microbatches = 2,
                       bool dynamic = false) {
-    options.strategy = "fsdp";
+    options.strategy.kind = "fsdp";
     options.dims.pp = 2;
     if (options.max_steps == 0) options.max_epochs = 2;
     Trainer trainer(of_ranks(std::move(options)));
@@ -391,7 +394,7 @@ struct PredictingTask : HalfTask {
 };
 
 COHORT_WORKER(trainer_stages_predict) {
-  Trainer trainer(of_ranks({.strategy = "fsdp", .dims = {.pp = 2}, .max_steps = 1}));
+  Trainer trainer(of_ranks({.strategy = {.kind = "fsdp"}, .dims = {.pp = 2}, .max_steps = 1}));
   const Loader loader(small_data(10), {.batch_size = 4});
   HalfTask half(*trainer.mesh());
   half.take(half.part);

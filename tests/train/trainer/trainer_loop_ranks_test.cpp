@@ -33,8 +33,8 @@ COHORT_WORKER(trainer_drops_windows) {
     SmallTask task(/*drop=*/0.0);
     task.model->norm->options.momentum(0.0);
     auto watch = std::make_shared<Watch>();
-    Trainer trainer(
-        of_ranks({.strategy = strategy, .max_epochs = 3, .accumulate_grad_batches = 2, .callbacks = {watch}}));
+    Trainer trainer(of_ranks(
+        {.strategy = {.kind = strategy}, .max_epochs = 3, .gradient_accumulation_steps = 2, .callbacks = {watch}}));
     const NumberStream stream(44, get_rank(), 2, /*more=*/2);
     const auto result = trainer.fit(task, data::DataLoader(stream, {.batch_size = 4, .drop_last = true}));
     REQUIRE(result.steps == 6 && result.epochs == 3);
@@ -71,11 +71,12 @@ COHORT_WORKER(trainer_decides_alike) {
   const Loader loader(small_data(16), {.batch_size = 4});
   SmallTask task;
   task.metrics = {{"own", RankNumber()}};
-  Trainer trainer(of_ranks({.strategy = "ddp", .max_epochs = 1}));
+  Trainer trainer(of_ranks({.strategy = {.kind = "ddp"}, .max_epochs = 1}));
   trainer.fit(task, loader, loader);
   REQUIRE(trainer.metric("validation/own") == 0.5);
   for (const bool in_validation : {true, false}) {
-    TrainerOptions options{.strategy = "ddp", .max_epochs = 2, .callbacks = {std::make_shared<StopOne>(in_validation)}};
+    TrainerOptions options{
+        .strategy = {.kind = "ddp"}, .max_epochs = 2, .callbacks = {std::make_shared<StopOne>(in_validation)}};
     if (in_validation) options.val_check_interval = 1;
     SmallTask stopped;
     Trainer stopping(of_ranks(options));
@@ -120,8 +121,8 @@ COHORT_WORKER(trainer_keeps_one_buffer) {
   };
   NoteTask task;
   auto buffers = std::make_shared<Buffers>(task.model->note);
-  Trainer trainer(
-      of_ranks({.strategy = "ddp", .max_epochs = 1, .checkpoint = {.memory_every = 2}, .callbacks = {buffers}}));
+  Trainer trainer(of_ranks(
+      {.strategy = {.kind = "ddp"}, .max_epochs = 1, .checkpoint = {.memory_every = 2}, .callbacks = {buffers}}));
   trainer.fit(task, Loader(small_data(40), {.batch_size = 4}));
   const int64_t own = get_rank();
   REQUIRE(buffers->seen == (std::vector<int64_t>{0, own, 0, own, 0}));
@@ -166,7 +167,7 @@ COHORT_WORKER(trainer_scales_schedules) {
   const auto scheduler = make(task.optimizer);
   task.schedulers = {every_step(*scheduler)};
   auto seen = std::make_shared<Rates>();
-  TrainerOptions options{.strategy = "ddp", .max_epochs = 2, .callbacks = {seen}};
+  TrainerOptions options{.strategy = {.kind = "ddp"}, .max_epochs = 2, .callbacks = {seen}};
   options.checkpoint = {.folder = cohort::test::worker_arguments()[0],
                         .on_new_world_size = OnNewWorldSize::kScaleLearningRate};
   Trainer trainer(of_ranks(options));

@@ -85,7 +85,8 @@ TEST(TrainerLoop, AnIterableMayEndBeforeTheLimit) {
   EXPECT_EQ(result.epochs, 1);
   EXPECT_EQ(result.steps, 5);
   // The limit is the last batch, so that a window ends there.
-  result = Trainer(quiet({.max_epochs = 2, .accumulate_grad_batches = 2, .limit_train_batches = 3})).fit(task, loader);
+  result =
+      Trainer(quiet({.max_epochs = 2, .gradient_accumulation_steps = 2, .limit_train_batches = 3})).fit(task, loader);
   EXPECT_EQ(result.steps, 4);
   EXPECT_EQ(error_of<c10::ValueError>([&] {
               Trainer(quiet({.max_steps = 3})).fit(task, data::DataLoader(NumberStream(0), {.batch_size = 4}));

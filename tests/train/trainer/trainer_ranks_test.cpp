@@ -43,8 +43,8 @@ COHORT_WORKER(trainer_equals_ddp_by_hand) {
   SmallTask task;
   auto watch = std::make_shared<Watch>();
   const Loader loader(small_data(40), {.batch_size = 4, .shuffle = true});
-  Trainer trainer(of_ranks({.max_epochs = 2, .accumulate_grad_batches = 2, .seed = 4, .callbacks = {watch}}));
-  REQUIRE(trainer.world_size() == 2 && trainer.options().strategy == "auto");
+  Trainer trainer(of_ranks({.max_epochs = 2, .gradient_accumulation_steps = 2, .seed = 4, .callbacks = {watch}}));
+  REQUIRE(trainer.world_size() == 2 && trainer.options().strategy.kind == "auto");
   const auto result = trainer.fit(task, loader);
   REQUIRE(result.steps == 6);
 
@@ -99,9 +99,9 @@ COHORT_WORKER(trainer_fsdp_equals_ddp) {
     SmallTask task(/*drop=*/0.0);
     task.model->norm->options.momentum(0.0);
     auto watch = std::make_shared<Watch>();
-    Trainer trainer(of_ranks({.strategy = strategy,
+    Trainer trainer(of_ranks({.strategy = {.kind = strategy},
                               .max_epochs = 2,
-                              .accumulate_grad_batches = 3,
+                              .gradient_accumulation_steps = 3,
                               .gradient_clip_norm = 0.3,
                               .callbacks = {watch}}));
     trainer.fit(task, Loader(small_data(40), {.batch_size = 4}), Loader(small_data(9), {.batch_size = 4}));
@@ -117,7 +117,7 @@ TEST(TrainerRanks, FsdpTrainsAsDdpDoes) { run_workers("trainer_fsdp_equals_ddp")
 COHORT_WORKER(trainer_evaluates_each_sample_once) {
   for (const char* strategy : {"ddp", "fsdp"}) {
     SmallTask task;
-    Trainer trainer(of_ranks({.strategy = strategy}));
+    Trainer trainer(of_ranks({.strategy = {.kind = strategy}}));
     const auto data = small_data(9);
     const Metrics values = trainer.validate(task, Loader(data, {.batch_size = 4}));
     SmallTask alone;
@@ -142,7 +142,7 @@ COHORT_WORKER(trainer_resumes) {
   for (const int64_t cut : {0, 8, -1}) {
     SmallTask task;
     auto watch = std::make_shared<Watch>(std::max<int64_t>(cut, 0));
-    TrainerOptions options{.strategy = strategy, .max_epochs = 3, .seed = 2, .callbacks = {watch}};
+    TrainerOptions options{.strategy = {.kind = strategy}, .max_epochs = 3, .seed = 2, .callbacks = {watch}};
     if (cut != 0) options.checkpoint = {.folder = folder};
     Trainer trainer(of_ranks(options));
     trainer.fit(task, loader, Loader(small_data(9), {.batch_size = 4}));
@@ -168,7 +168,7 @@ COHORT_WORKER(trainer_in_parts) {
   const auto& arguments = cohort::test::worker_arguments();
   SmallTask task(/*drop=*/0.0);
   auto watch = std::make_shared<Watch>(arguments[1] == "first" ? 4 : 0);
-  TrainerOptions options{.strategy = "ddp", .max_epochs = 2, .seed = 2, .callbacks = {watch}};
+  TrainerOptions options{.strategy = {.kind = "ddp"}, .max_epochs = 2, .seed = 2, .callbacks = {watch}};
   options.checkpoint = {.folder = arguments[0]};
   if (arguments.size() > 2 && arguments[2] == "scale") {
     options.checkpoint.on_new_world_size = OnNewWorldSize::kScaleLearningRate;
@@ -184,7 +184,8 @@ COHORT_WORKER(trainer_in_parts) {
     return;
   }
   std::cout << "steps " << trainer.step() << ", batches " << watch->losses.size() << ", accumulation "
-            << trainer.accumulation() << ", rate " << task.optimizer.param_groups()[0].options().get_lr() << "\n"
+            << trainer.gradient_accumulation_steps() << ", rate " << task.optimizer.param_groups()[0].options().get_lr()
+            << "\n"
             << std::flush;
 }
 
@@ -216,27 +217,27 @@ COHORT_WORKER(trainer_refuses) {
     }
     return std::string("no error");
   };
-  REQUIRE(text_of({.strategy = "single"}) ==
+  REQUIRE(text_of({.strategy = {.kind = "single"}}) ==
           "[cohort] Trainer: strategy \"single\" is for one process, but the job has 2\n  hint: strategy \"ddp\", or "
           "\"auto\"; or start the program without a launcher");
   REQUIRE(
-      text_of({.devices = 4}) ==
+      text_of({.strategy = {.devices = 4}}) ==
       "[cohort] Trainer: devices = 4 asks for as many processes on each host, but this one has 2\n  hint: cohort run "
       "--standalone --nproc-per-node 4 PROGRAM, or cohort::spawn; with devices = 0 the Trainer takes what the "
       "launcher gives");
   REQUIRE(
-      text_of({.num_nodes = 2}) ==
+      text_of({.strategy = {.num_nodes = 2}}) ==
       "[cohort] Trainer: num_nodes = 2 with 2 processes on each host makes 4 processes, but the job has 2\n  hint: on "
       "each host: cohort run --nnodes 2 --nproc-per-node 2 --rdzv-endpoint HOST:PORT PROGRAM; with num_nodes = 0 the "
       "Trainer takes what the launcher gives");
   REQUIRE(
-      text_of({.strategy = "fsdp", .fsdp_replicas = 3}) ==
+      text_of({.strategy = {.kind = "fsdp"}, .fsdp_replicas = 3}) ==
       "[cohort] Trainer: fsdp_replicas = 3: replicas have as many ranks each, but the job has 2\n  hint: a number that "
       "divides 2");
   {
     // Hosts with unequal numbers of ranks: of three on each, or one, on this one.
     setenv("LOCAL_WORLD_SIZE", get_rank() == 0 ? "3" : "1", 1);
-    REQUIRE(text_of({.backend = cohort::test::backend_of_tests()}) == "no error");
+    REQUIRE(text_of({.strategy = {.backend = cohort::test::backend_of_tests()}}) == "no error");
     setenv("LOCAL_WORLD_SIZE", "2", 1);
   }
   Trainer trainer(of_ranks({.max_epochs = 1}));

@@ -38,8 +38,8 @@ std::string shown_of(TrainerOptions options, int64_t num_validation, std::chrono
 }
 
 TEST(Trainer, DoesNotShowCommunicationThatIsNotMeasured) {
-  EXPECT_THAT(shown_of({.strategy = "single", .max_epochs = 1}, 4, {}), HasSubstr("comm 0%"));
-  const std::string text = shown_of({.strategy = "data_parallel", .max_epochs = 1}, 4, {});
+  EXPECT_THAT(shown_of({.strategy = {.kind = "single"}, .max_epochs = 1}, 4, {}), HasSubstr("comm 0%"));
+  const std::string text = shown_of({.strategy = {.kind = "data_parallel"}, .max_epochs = 1}, 4, {});
   EXPECT_THAT(text, Not(HasSubstr("comm 0%")));
 }
 

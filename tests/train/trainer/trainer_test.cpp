@@ -31,7 +31,7 @@ TEST(Trainer, EqualsALoopByHand) {
   auto watch = std::make_shared<Watch>();
   at::manual_seed(5);
   Trainer trainer(
-      quiet({.max_epochs = 3, .accumulate_grad_batches = 2, .gradient_clip_norm = 0.5, .callbacks = {watch}}));
+      quiet({.max_epochs = 3, .gradient_accumulation_steps = 2, .gradient_clip_norm = 0.5, .callbacks = {watch}}));
   const auto result = trainer.fit(task, Loader(small_data(37), {.batch_size = 8}));
   EXPECT_EQ(result.reason, "max_epochs");
   EXPECT_EQ(result.epochs, 3);
@@ -119,7 +119,7 @@ void expect_equal_after_resume(int64_t cut, TrainerOptions options) {
 
 TEST(Trainer, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
   for (const int64_t cut : {3, 9, 10, 11, 17}) expect_equal_after_resume(cut, {});
-  expect_equal_after_resume(3, {.accumulate_grad_batches = 3});
+  expect_equal_after_resume(3, {.gradient_accumulation_steps = 3});
   expect_equal_after_resume(3, {.limit_train_batches = 5});
   expect_equal_after_resume(5, {.limit_train_batches = 5});
 }
@@ -249,15 +249,15 @@ TEST(Trainer, SaysWhatIsWrongWithOptions) {
   const auto text_of = [](const TrainerOptions& options) {
     return error_of<c10::ValueError>([&] { Trainer{options}; });
   };
-  EXPECT_EQ(text_of({.strategy = "dpp"}),
+  EXPECT_EQ(text_of({.strategy = {.kind = "dpp"}}),
             "[cohort] Trainer: there is no strategy \"dpp\" (did you mean \"ddp\"?)\n  hint: \"auto\", \"single\", "
             "\"ddp\", \"fsdp\" or \"data_parallel\"");
   EXPECT_EQ(
-      text_of({.strategy = "ddp", .devices = 2}),
+      text_of({.strategy = {.kind = "ddp", .devices = 2}}),
       "[cohort] Trainer: strategy \"ddp\" on 2 devices needs 2 processes, but this one was started alone\n  hint: "
       "cohort run --standalone --nproc-per-node 2 PROGRAM, or cohort::spawn");
   EXPECT_EQ(
-      text_of({.strategy = "fsdp", .devices = 2, .num_nodes = 3}),
+      text_of({.strategy = {.kind = "fsdp", .devices = 2, .num_nodes = 3}}),
       "[cohort] Trainer: strategy \"fsdp\" on 6 devices needs 6 processes, but this one was started alone\n  hint: "
       "on each host: cohort run --nnodes 3 --nproc-per-node 2 --rdzv-endpoint HOST:PORT PROGRAM");
   EXPECT_EQ(text_of({.precision = "bf16-mixd"}),
@@ -265,8 +265,8 @@ TEST(Trainer, SaysWhatIsWrongWithOptions) {
             "\"bf16-mixed\", \"16-mixed\" or \"bf16\"");
   EXPECT_EQ(text_of({.max_epochs = -1}),
             "[cohort] Trainer: max_epochs is not negative, but got -1\n  hint: 0 means none");
-  EXPECT_EQ(text_of({.accumulate_grad_batches = 0}),
-            "[cohort] Trainer: accumulate_grad_batches is at least 1, but got 0");
+  EXPECT_EQ(text_of({.gradient_accumulation_steps = 0}),
+            "[cohort] Trainer: gradient_accumulation_steps is at least 1, but got 0");
   EXPECT_EQ(
       text_of({.gradient_clip_norm = 1, .gradient_clip_value = 1}),
       "[cohort] Trainer: gradient_clip_norm and gradient_clip_value exclude each other\n  hint: the norm keeps the "
@@ -353,8 +353,8 @@ TEST(Trainer, DataParallelEqualsOneDevice) {
     auto watch = std::make_shared<Watch>();
     TrainerOptions options{.max_epochs = 2, .callbacks = {watch}};
     if (is_parallel) {
-      options.strategy = "data_parallel";
-      options.data_parallel_devices = {at::kCPU, at::kCPU};
+      options.strategy.kind = "data_parallel";
+      options.strategy.data_parallel_devices = {at::kCPU, at::kCPU};
     }
     Trainer(quiet(options)).fit(task, loader);
     losses.push_back(watch->losses);
@@ -363,9 +363,9 @@ TEST(Trainer, DataParallelEqualsOneDevice) {
   EXPECT_EQ(losses[0].size(), losses[1].size());
   StepTask whole;
   TrainerOptions options{.max_epochs = 1};
-  options.strategy = "data_parallel";
-  options.data_parallel_devices = {at::kCPU, at::kCPU};
-  options.device = at::Device(at::kMeta);  // the replicas say where batches go
+  options.strategy.kind = "data_parallel";
+  options.strategy.data_parallel_devices = {at::kCPU, at::kCPU};
+  options.strategy.device = at::Device(at::kMeta);  // the replicas say where batches go
   EXPECT_EQ(Trainer(quiet(options)).device(), at::kCPU);
   EXPECT_EQ(error_of<c10::ValueError>([&] { Trainer(quiet(options)).fit(whole, loader); }),
             "[cohort] Trainer: strategy \"data_parallel\" cuts batches for several replicas of the model, so the task "

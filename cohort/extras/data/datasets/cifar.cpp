@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "cohort/base/file.h"
-#include "cohort/data/datasets/or_throw.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/extras/data/datasets/cifar_batch.h"
 #include "cohort/extras/data/datasets/download.h"
 #include "cohort/extras/files/sets/cifar_records.h"
@@ -80,10 +80,10 @@ bool is_folder(const std::string& path) {
 }
 
 // A copy: what is mapped would end the program if somebody shortened the file.
-std::string read_set_file(const std::string& path) { return detail::or_throw(base::read_file(path, kMaxFileBytes)); }
+std::string read_set_file(const std::string& path) { return comm::or_throw(base::read_file(path, kMaxFileBytes)); }
 
 void check_digest(const std::string& path, const char* md5) {
-  const std::string digest = detail::or_throw(files::file_digest(path, "MD5"));
+  const std::string digest = comm::or_throw(files::file_digest(path, "MD5"));
   TORCH_CHECK(digest == md5, "[cohort] \"", path, "\" is not the published file: its MD5 is ", digest, ", not ", md5);
 }
 
@@ -98,7 +98,7 @@ LoadedCifar load_binary(const std::string& folder, const CifarFiles& set) {
   for (const auto& batch : set.batches) {
     const std::string path = folder + "/" + batch.name + ".bin";
     const std::string bytes = read_set_file(path);
-    detail::or_throw(files::read_cifar_records(files::InputFile::view(path, bytes), set.layout, all));
+    comm::or_throw(files::read_cifar_records(files::InputFile::view(path, bytes), set.layout, all));
   }
   const auto count = static_cast<int64_t>(all.labels.size());
   LoadedCifar loaded{at::empty({count, 3, 32, 32}, at::kByte), at::empty({count}, at::kLong), {}};
@@ -107,7 +107,7 @@ LoadedCifar load_binary(const std::string& folder, const CifarFiles& set) {
   const std::string path = folder + "/" + set.binary_names;
   const std::string names = read_set_file(path);
   const auto file = files::InputFile::view(path, names);
-  loaded.classes = detail::or_throw(files::read_class_names(file, set.layout.num_classes));
+  loaded.classes = comm::or_throw(files::read_class_names(file, set.layout.num_classes));
   return loaded;
 }
 

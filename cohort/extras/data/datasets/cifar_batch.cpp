@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include "cohort/comm/error/exception_text.h"
 #include "cohort/extras/data/datasets/numpy_pickle.h"
 #include "cohort/extras/files/sets/cifar_records.h"
 
@@ -15,7 +16,7 @@ c10::IValue unpickle_file(const std::string& path, std::string_view bytes) {
   try {
     return unpickle_numpy(bytes);
   } catch (const c10::ValueError& error) {
-    TORCH_CHECK(false, "[cohort] cannot read \"", path, "\": ", error.what_without_backtrace());
+    TORCH_CHECK(false, "[cohort] cannot read \"", path, "\": ", comm::text_of(error));
   }
 }
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-#include "cohort/data/datasets/or_throw.h"
+#include "cohort/comm/error/throw_error.h"
 
 namespace cohort::data::detail {
 namespace {
@@ -21,15 +21,15 @@ files::CsvFormat csv_format(const CsvOptions& options) {
 
 CsvRows::CsvRows(const std::string& path, const CsvOptions& options)
     : options_(options),
-      reader_(or_throw(files::CsvReader::open(path, csv_format(options)))),
+      reader_(comm::or_throw(files::CsvReader::open(path, csv_format(options)))),
       classes_(options.classes) {
   TORCH_CHECK_VALUE(options.dtype == at::kFloat || options.dtype == at::kDouble,
                     "[cohort] features of a CSV file are of type float or double, but dtype is ", options.dtype);
   TORCH_CHECK_VALUE(options.classes.empty() || options.label_type == CsvLabelType::kClassNames,
                     "[cohort] classes are given, but the labels are numbers\n  hint: set label_type to "
                     "CsvLabelType::kClassNames");
-  for (const auto& name : options.labels) label_columns_.push_back(or_throw(reader_.column(name)));
-  for (const auto& name : options.features) feature_columns_.push_back(or_throw(reader_.column(name)));
+  for (const auto& name : options.labels) label_columns_.push_back(comm::or_throw(reader_.column(name)));
+  for (const auto& name : options.features) feature_columns_.push_back(comm::or_throw(reader_.column(name)));
   for (size_t i = 0; options.features.empty() && i < reader_.column_names().size(); ++i) {
     const bool is_label = std::find(label_columns_.begin(), label_columns_.end(), i) != label_columns_.end();
     if (!is_label) feature_columns_.push_back(i);
@@ -47,17 +47,17 @@ std::vector<std::string> CsvRows::feature_names() const {
 }
 
 double CsvRows::number(size_t column) const {
-  const double value = or_throw(reader_.number(column));
+  const double value = comm::or_throw(reader_.number(column));
   const bool fits = options_.dtype == at::kDouble || !std::isfinite(value) ||
                     std::abs(value) <= double{std::numeric_limits<float>::max()};
-  TORCH_CHECK(fits, "[cohort] ", reader_.error_at(column, "a number that fits into 32 bits").describe());
+  if (!fits) comm::throw_error(reader_.error_at(column, "a number that fits into 32 bits"));
   return value;
 }
 
 int64_t CsvRows::class_of(size_t column) {
   const auto found = class_numbers_.find(reader_.field(column));
   if (found != class_numbers_.end()) return found->second;
-  TORCH_CHECK(options_.classes.empty(), "[cohort] ", reader_.error_at(column, "one of the given classes").describe());
+  if (!options_.classes.empty()) comm::throw_error(reader_.error_at(column, "one of the given classes"));
   const auto number = static_cast<int64_t>(classes_.size());
   classes_.emplace_back(reader_.field(column));
   class_numbers_.emplace(classes_.back(), number);
@@ -65,14 +65,14 @@ int64_t CsvRows::class_of(size_t column) {
 }
 
 bool CsvRows::next() {
-  if (!or_throw(reader_.next())) return false;
+  if (!comm::or_throw(reader_.next())) return false;
   for (const size_t column : feature_columns_) features_.push_back(number(column));
   for (const size_t column : label_columns_) {
     if (options_.label_type == CsvLabelType::kNumber) {
       number_labels_.push_back(number(column));
     } else {
       const bool is_class = options_.label_type == CsvLabelType::kClassNames;
-      integer_labels_.push_back(is_class ? class_of(column) : or_throw(reader_.integer(column)));
+      integer_labels_.push_back(is_class ? class_of(column) : comm::or_throw(reader_.integer(column)));
     }
   }
   ++num_rows_;

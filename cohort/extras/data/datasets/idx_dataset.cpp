@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include "cohort/data/datasets/or_throw.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/extras/data/datasets/array_tensor.h"
 #include "cohort/extras/data/datasets/download.h"
 #include "cohort/extras/files/arrays/idx.h"
@@ -59,8 +59,8 @@ MnistPaths find_mnist(const std::string& root, const std::string& name, const st
 }  // namespace
 
 IdxDataset::IdxDataset(const std::string& images_path, const std::string& labels_path) {
-  images_ = detail::to_tensor(detail::or_throw(files::read_idx(images_path)));
-  const at::Tensor labels = detail::to_tensor(detail::or_throw(files::read_idx(labels_path)));
+  images_ = detail::to_tensor(comm::or_throw(files::read_idx(images_path)));
+  const at::Tensor labels = detail::to_tensor(comm::or_throw(files::read_idx(labels_path)));
   TORCH_CHECK_VALUE(images_.dim() > 0, "[cohort] \"", images_path,
                     "\" holds one number, but images need at least one dimension");
   TORCH_CHECK_VALUE(labels.dim() == 1, "[cohort] \"", labels_path, "\" has ", labels.dim(),

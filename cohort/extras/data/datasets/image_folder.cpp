@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cohort/data/datasets/or_throw.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/extras/files/images/image_folder_index.h"
 
 namespace cohort::data {
@@ -38,13 +38,13 @@ void check_formats(const std::vector<std::pair<std::string, int64_t>>& samples) 
 }  // namespace
 
 ImageFolder::ImageFolder(const std::string& root, ImageFolderOptions options) : options_(options) {
-  Listing listing{detail::or_throw(files::index_image_folder(root, index_options(options)))};
+  Listing listing{comm::or_throw(files::index_image_folder(root, index_options(options)))};
   check_formats(listing.index.samples);
   listing_ = std::make_shared<const Listing>(std::move(listing));
 }
 
 ImageFolder::Example ImageFolder::get(int64_t index) const {
-  TORCH_CHECK_INDEX(index >= 0 && index < size(), "ImageFolder has ", size(), " images, but image ", index,
+  TORCH_CHECK_INDEX(index >= 0 && index < size(), "[cohort] ImageFolder has ", size(), " images, but image ", index,
                     " was asked for");
   const auto& [path, label] = samples()[static_cast<size_t>(index)];
   DecodeImageOptions options;

@@ -13,7 +13,7 @@
 #include "cohort/base/file.h"
 #include "cohort/base/open_file.h"
 #include "cohort/base/text.h"
-#include "cohort/data/datasets/or_throw.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/extras/files/images/image_reader.h"
 #include "cohort/extras/files/images/image_writer.h"
 
@@ -27,19 +27,18 @@ constexpr mode_t kImageFileMode = 0666;
 at::Tensor decode_bytes(std::string name, std::string_view bytes, ImageReadMode mode,
                         const DecodeImageOptions& options) {
   TORCH_CHECK_VALUE(options.decode_size >= 0 && options.decode_size <= UINT32_MAX && options.max_pixels >= 0,
-                    "decode_size must be 0 to 2^32 - 1 and max_pixels at least 0, but they are ", options.decode_size,
-                    " and ", options.max_pixels);
+                    "[cohort] decode_size must be 0 to 2^32 - 1 and max_pixels at least 0, but they are ",
+                    options.decode_size, " and ", options.max_pixels);
   const auto file = files::InputFile::view(std::move(name), bytes);
   files::ImageOptions file_options;
   file_options.mode = static_cast<files::ImageMode>(mode);
   file_options.min_side = static_cast<uint32_t>(options.decode_size);
   file_options.apply_exif_orientation = options.apply_exif_orientation;
   file_options.max_pixels = static_cast<uint64_t>(options.max_pixels);
-  auto reader = detail::or_throw(files::ImageReader::open(file, file_options));
+  auto reader = comm::or_throw(files::ImageReader::open(file, file_options));
   const files::ImageShape shape = reader.shape();
   at::Tensor image = at::empty({shape.channels, shape.height, shape.width}, at::kByte);
-  const auto done = reader.read(image.mutable_data_ptr<uint8_t>());
-  TORCH_CHECK(done.ok(), "[cohort] ", done.error().describe());
+  comm::or_throw(reader.read(image.mutable_data_ptr<uint8_t>()));
   return image;
 }
 
@@ -54,16 +53,15 @@ at::Tensor tensor_of_bytes(const std::string& bytes) {
 // Calls `encode` with the image, which it may not keep.
 template <typename Encode>
 std::string encode_planes(const at::Tensor& image, const char* who, Encode encode) {
-  TORCH_CHECK_TYPE(image.defined() && image.dim() == 3 && image.is_cpu() && image.scalar_type() == at::kByte, who,
-                   " needs an image uint8 [channels, height, width] on the CPU");
+  TORCH_CHECK_TYPE(image.defined() && image.dim() == 3 && image.is_cpu() && image.scalar_type() == at::kByte,
+                   "[cohort] ", who, " needs an image uint8 [channels, height, width] on the CPU");
   for (const int64_t size : image.sizes()) {
-    TORCH_CHECK_VALUE(size <= INT32_MAX, who, " got an image of ", image.sizes(), ", which is too large");
+    TORCH_CHECK_VALUE(size <= INT32_MAX, "[cohort] ", who, " got an image of ", image.sizes(), ", which is too large");
   }
   const at::Tensor planes = image.contiguous();
   const files::ImageShape shape{static_cast<uint32_t>(image.size(1)), static_cast<uint32_t>(image.size(2)),
                                 static_cast<uint32_t>(image.size(0))};
-  return detail::or_throw(
-      encode(files::ImageView{planes.const_data_ptr<uint8_t>(), shape, files::ImageLayout::kPlanes}));
+  return comm::or_throw(encode(files::ImageView{planes.const_data_ptr<uint8_t>(), shape, files::ImageLayout::kPlanes}));
 }
 
 std::string jpeg_bytes(const at::Tensor& image, int64_t quality, const char* who) {
@@ -83,17 +81,16 @@ std::string png_bytes(const at::Tensor& image, int64_t compression_level, const 
 }
 
 void write_image_file(const std::string& path, const std::string& bytes) {
-  const auto file = base::open_regular_file(path, O_WRONLY | O_CREAT | O_TRUNC, kImageFileMode);
-  TORCH_CHECK(file.ok(), "[cohort] cannot write \"", path, "\": ", file.error().message());
-  const auto done = base::write_all(file->get(), bytes, path);
-  TORCH_CHECK(done.ok(), "[cohort] ", done.error().describe());
+  const base::Fd file = comm::or_throw(base::open_regular_file(path, O_WRONLY | O_CREAT | O_TRUNC, kImageFileMode),
+                                       "cannot write \"" + path + "\"");
+  comm::or_throw(base::write_all(file.get(), bytes, path));
 }
 
 }  // namespace
 
 at::Tensor decode_image(const at::Tensor& encoded, ImageReadMode mode, const DecodeImageOptions& options) {
   TORCH_CHECK_TYPE(encoded.defined() && encoded.dim() == 1 && encoded.is_cpu() && encoded.scalar_type() == at::kByte,
-                   "decode_image needs the bytes of a file, uint8 [size] on the CPU");
+                   "[cohort] decode_image needs the bytes of a file, uint8 [size] on the CPU");
   const at::Tensor bytes = encoded.contiguous();
   return decode_bytes(
       "the given bytes",
@@ -102,7 +99,7 @@ at::Tensor decode_image(const at::Tensor& encoded, ImageReadMode mode, const Dec
 }
 
 at::Tensor read_image(const std::string& path, ImageReadMode mode, const DecodeImageOptions& options) {
-  const std::string bytes = detail::or_throw(base::read_file(path, kMaxImageFile));
+  const std::string bytes = comm::or_throw(base::read_file(path, kMaxImageFile));
   return decode_bytes(path, bytes, mode, options);
 }
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cohort/data/datasets/or_throw.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/extras/data/datasets/array_tensor.h"
 #include "cohort/extras/files/arrays/npy.h"
 #include "cohort/extras/files/arrays/npz.h"
@@ -34,19 +34,19 @@ NumpyRows NumpyRows::of(State state) {
 }
 
 NumpyRows NumpyRows::open(const std::string& path) {
-  State state{.file = or_throw(files::RandomAccessFile::open(path)), .layout = {}, .in_memory = {}};
-  state.layout = or_throw(files::read_npy_layout(state.file));
+  State state{.file = comm::or_throw(files::RandomAccessFile::open(path)), .layout = {}, .in_memory = {}};
+  state.layout = comm::or_throw(files::read_npy_layout(state.file));
   if (state.layout.is_fortran && state.layout.shape.size() > 1) {
-    state.in_memory = or_throw(files::read_array(state.file, state.layout));
+    state.in_memory = comm::or_throw(files::read_array(state.file, state.layout));
   }
   return of(std::move(state));
 }
 
 std::vector<NumpyRows> NumpyRows::open_npz(const std::string& path, const std::vector<std::string>& names) {
-  const files::NpzFile npz = or_throw(files::NpzFile::open(path));
+  const files::NpzFile npz = comm::or_throw(files::NpzFile::open(path));
   std::vector<NumpyRows> arrays;
   for (const auto& name : names) {
-    files::ArrayData array = or_throw(npz.read(name));
+    files::ArrayData array = comm::or_throw(npz.read(name));
     files::ArrayLayout layout{.dtype = array.dtype, .shape = array.shape, .num_bytes = array.num_bytes};
     arrays.push_back(of({.file = files::RandomAccessFile::view(path + "/" + name + ".npy", {}),
                          .layout = std::move(layout),
@@ -64,8 +64,7 @@ void NumpyRows::copy_row(int64_t index, char* to) const {
     std::memcpy(to, state_->in_memory.bytes.get() + begin, state_->row_bytes);
     return;
   }
-  const auto done = files::read_elements(state_->file, state_->layout, begin, {to, state_->row_bytes});
-  TORCH_CHECK(done.ok(), "[cohort] ", done.error().describe());
+  comm::or_throw(files::read_elements(state_->file, state_->layout, begin, {to, state_->row_bytes}));
 }
 
 at::Tensor NumpyRows::row(int64_t index) const {
@@ -90,7 +89,7 @@ int64_t NumpyRows::size() const { return state_->layout.shape[0]; }
 
 int64_t check_numpy_rows(const NumpyRows* arrays, size_t count) {
   for (size_t i = 1; i < count; ++i) {
-    TORCH_CHECK_VALUE(arrays[i].size() == arrays[0].size(), "Size mismatch between arrays: array 0 has ",
+    TORCH_CHECK_VALUE(arrays[i].size() == arrays[0].size(), "[cohort] Size mismatch between arrays: array 0 has ",
                       arrays[0].size(), " rows, array ", i, " has ", arrays[i].size());
   }
   return count == 0 ? 0 : arrays[0].size();

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "cohort/data/datasets/or_throw.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/extras/data/datasets/array_tensor.h"
 #include "cohort/extras/files/arrays/npy.h"
 #include "cohort/extras/files/arrays/npz.h"
@@ -53,7 +53,7 @@ at::Tensor to_tensor(files::ArrayData array) {
 
 }  // namespace detail
 
-at::Tensor load_npy(const std::string& path) { return detail::to_tensor(detail::or_throw(files::read_npy(path))); }
+at::Tensor load_npy(const std::string& path) { return detail::to_tensor(comm::or_throw(files::read_npy(path))); }
 
 void save_npy(const std::string& path, const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.defined(), "[cohort] save_npy needs a tensor, but got an undefined one");
@@ -67,14 +67,13 @@ void save_npy(const std::string& path, const at::Tensor& tensor) {
                     "\n  hint: convert it first, such as by tensor.to(at::kFloat)");
   const at::Tensor plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous();
   const auto* const data = static_cast<const char*>(plain.const_data_ptr());
-  const auto written = files::write_npy(path, *dtype, plain.sizes(), {data, plain.nbytes()});
-  TORCH_CHECK(written.ok(), "[cohort] ", written.error().describe());
+  comm::or_throw(files::write_npy(path, *dtype, plain.sizes(), {data, plain.nbytes()}));
 }
 
 std::map<std::string, at::Tensor> load_npz(const std::string& path) {
-  const files::NpzFile npz = detail::or_throw(files::NpzFile::open(path));
+  const files::NpzFile npz = comm::or_throw(files::NpzFile::open(path));
   std::map<std::string, at::Tensor> tensors;
-  for (const auto& name : npz.names()) tensors.emplace(name, detail::to_tensor(detail::or_throw(npz.read(name))));
+  for (const auto& name : npz.names()) tensors.emplace(name, detail::to_tensor(comm::or_throw(npz.read(name))));
   return tensors;
 }
 

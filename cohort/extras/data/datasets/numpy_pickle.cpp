@@ -45,7 +45,9 @@ std::string refuse_numpy_name(const PythonName& name) {
          "; only numbers, texts, lists, dicts and NumPy's arrays are read";
 }
 
-[[noreturn]] void refuse(const std::string& what) { TORCH_CHECK_VALUE(false, "cannot unpickle a NumPy array: ", what); }
+[[noreturn]] void refuse(const std::string& what) {
+  TORCH_CHECK_VALUE(false, "[cohort] cannot unpickle a NumPy array: ", what);
+}
 
 // A string of Python 2 that happens to be UTF-8 came as str.
 std::string_view raw_bytes(const PickleValue& value) {

@@ -39,7 +39,7 @@ at::Tensor grid_of(const AffineMatrix& matrix, ImageSize from, ImageSize to) {
 }  // namespace
 
 void check_grid_interpolation(InterpolationMode interpolation, const char* who) {
-  TORCH_CHECK_VALUE(interpolation != InterpolationMode::kBicubic, who,
+  TORCH_CHECK_VALUE(interpolation != InterpolationMode::kBicubic, "[cohort] ", who,
                     " interpolates by kNearest or kBilinear, not by kBicubic");
 }
 

@@ -66,7 +66,7 @@ void Compose::append_row(const at::Tensor& images, int64_t index, SampleRandom& 
 }
 
 RandomChoice::RandomChoice(std::vector<Transform> transforms) : transforms_(std::move(transforms)) {
-  TORCH_CHECK_VALUE(!transforms_.empty(), "RandomChoice needs at least one transform");
+  TORCH_CHECK_VALUE(!transforms_.empty(), "[cohort] RandomChoice needs at least one transform");
 }
 
 at::Tensor RandomChoice::operator()(const at::Tensor& image, SampleRandom& random) const {

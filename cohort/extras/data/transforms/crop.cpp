@@ -17,8 +17,8 @@ namespace {
 constexpr int kTries = 10;
 
 void check_crop(ImageSize size, const char* who) {
-  TORCH_CHECK_VALUE(size.height > 0 && size.width > 0, who, " needs a size that is positive, but got (", size.height,
-                    ", ", size.width, ")");
+  TORCH_CHECK_VALUE(size.height > 0 && size.width > 0, "[cohort] ", who, " needs a size that is positive, but got (",
+                    size.height, ", ", size.width, ")");
   check_sides({size.height, size.width}, who);
 }
 
@@ -30,7 +30,7 @@ std::array<int64_t, 4> four_sides(const std::vector<int64_t>& padding) {
   TORCH_CHECK_VALUE(padding.size() == 1 || padding.size() == 2 || padding.size() == 4,
                     "Padding must be an int or a 1, 2, or 4 element tuple, not a ", padding.size(), " element tuple");
   for (const int64_t side : padding) {
-    TORCH_CHECK_VALUE(side >= 0, "pad_image needs sides that are not negative, but got ", side);
+    TORCH_CHECK_VALUE(side >= 0, "[cohort] pad_image needs sides that are not negative, but got ", side);
     check_sides({side}, "pad_image");
   }
   if (padding.size() == 1) return {padding[0], padding[0], padding[0], padding[0]};
@@ -41,7 +41,7 @@ std::array<int64_t, 4> four_sides(const std::vector<int64_t>& padding) {
 // Which pixel of a row of `length` stands at each place of the padded one.
 at::Tensor sources(int64_t length, int64_t before, int64_t after, PaddingMode mode) {
   const int64_t most = mode == PaddingMode::kEdge ? INT64_MAX : mode == PaddingMode::kReflect ? length - 1 : length;
-  TORCH_CHECK_VALUE(std::max(before, after) <= most, "pad_image cannot mirror ", std::max(before, after),
+  TORCH_CHECK_VALUE(std::max(before, after) <= most, "[cohort] pad_image cannot mirror ", std::max(before, after),
                     " pixels at the edge of an image of ", length);
   at::Tensor result = at::empty({before + length + after}, at::kLong);
   auto* source = result.mutable_data_ptr<int64_t>();

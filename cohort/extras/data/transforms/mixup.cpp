@@ -11,19 +11,20 @@ namespace cohort::data {
 namespace {
 
 void check_mix_options(const MixOptions& options, const char* who) {
-  TORCH_CHECK_VALUE(options.alpha > 0, who, " needs alpha > 0, but got ", options.alpha);
-  TORCH_CHECK_VALUE(options.num_classes >= 0, who, " needs num_classes >= 0, but got ", options.num_classes);
+  TORCH_CHECK_VALUE(options.alpha > 0, "[cohort] ", who, " needs alpha > 0, but got ", options.alpha);
+  TORCH_CHECK_VALUE(options.num_classes >= 0, "[cohort] ", who, " needs num_classes >= 0, but got ",
+                    options.num_classes);
 }
 
 void check_batch(const at::Tensor& images, const at::Tensor& labels, const MixOptions& options, const char* who) {
-  TORCH_CHECK_VALUE(images.dim() == 4 && images.numel() > 0, who,
+  TORCH_CHECK_VALUE(images.dim() == 4 && images.numel() > 0, "[cohort] ", who,
                     " needs images [batch, channels, height, width], but got ", images.sizes());
-  TORCH_CHECK_VALUE(labels.dim() > 0 && labels.size(0) == images.size(0), who, " needs a label for each of ",
-                    images.size(0), " images, but got labels ", labels.sizes());
+  TORCH_CHECK_VALUE(labels.dim() > 0 && labels.size(0) == images.size(0), "[cohort] ", who,
+                    " needs a label for each of ", images.size(0), " images, but got labels ", labels.sizes());
   const bool are_numbers = labels.dim() == 1 && labels.scalar_type() == at::kLong && options.num_classes > 0;
   const bool are_shares = labels.dim() == 2 && labels.is_floating_point() &&
                           (options.num_classes == 0 || labels.size(1) == options.num_classes);
-  TORCH_CHECK_VALUE(are_numbers || are_shares, who,
+  TORCH_CHECK_VALUE(are_numbers || are_shares, "[cohort] ", who,
                     " needs labels int64 [batch] and num_classes, or floating [batch, classes], ", "but got ",
                     labels.scalar_type(), " ", labels.sizes(), " and num_classes = ", options.num_classes);
 }
@@ -40,7 +41,7 @@ MixUp::MixUp(MixOptions options) : options_(options) { check_mix_options(options
 std::pair<at::Tensor, at::Tensor> MixUp::operator()(const at::Tensor& images, const at::Tensor& labels,
                                                     SampleRandom& random) const {
   check_batch(images, labels, options_, "MixUp");
-  TORCH_CHECK_VALUE(images.is_floating_point(), "MixUp needs floating images, but got ", images.scalar_type());
+  TORCH_CHECK_VALUE(images.is_floating_point(), "[cohort] MixUp needs floating images, but got ", images.scalar_type());
   const double share = random.beta(options_.alpha);
   return {at::roll(images, 1, 0).mul_(1.0 - share).add_(images.mul(share)),
           mix_labels(labels, share, options_.num_classes, images.scalar_type())};

@@ -22,10 +22,10 @@ double degrees(double radians) { return radians * 180.0 / std::numbers::pi; }
 
 RandAugment::RandAugment(RandAugmentOptions options) : options_(options) {
   check_grid_interpolation(options.interpolation, "RandAugment");
-  TORCH_CHECK_VALUE(options.num_ops >= 0, "RandAugment needs num_ops >= 0, but got ", options.num_ops);
+  TORCH_CHECK_VALUE(options.num_ops >= 0, "[cohort] RandAugment needs num_ops >= 0, but got ", options.num_ops);
   TORCH_CHECK_VALUE(
       options.num_magnitude_bins >= 2 && options.magnitude >= 0 && options.magnitude < options.num_magnitude_bins,
-      "RandAugment needs 0 <= magnitude < num_magnitude_bins, but got ", options.magnitude, " and ",
+      "[cohort] RandAugment needs 0 <= magnitude < num_magnitude_bins, but got ", options.magnitude, " and ",
       options.num_magnitude_bins);
 }
 
@@ -100,7 +100,8 @@ at::Tensor RandAugment::apply(Augmentation change, double strength, const at::Te
 at::Tensor RandAugment::operator()(const at::Tensor& image, SampleRandom& random) const {
   check_image(image, "RandAugment");
   check_channels(image);
-  TORCH_CHECK_TYPE(image.scalar_type() == at::kByte, "RandAugment needs a uint8 image, but got ", image.scalar_type());
+  TORCH_CHECK_TYPE(image.scalar_type() == at::kByte, "[cohort] RandAugment needs a uint8 image, but got ",
+                   image.scalar_type());
   at::Tensor result = image;
   for (int64_t i = 0; i < options_.num_ops; ++i) {
     const auto change = static_cast<Augmentation>(random.integer(0, kNumAugmentations));

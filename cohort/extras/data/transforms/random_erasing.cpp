@@ -30,7 +30,7 @@ at::Tensor RandomErasing::operator()(const at::Tensor& image, SampleRandom& rand
                     "If value is a sequence, it should have either a single value or ", image.size(0),
                     " (number of input channels)");
   TORCH_CHECK_TYPE(num_values > 0 || image.is_floating_point(),
-                   "RandomErasing paints normal numbers into floating images only, not ", image.scalar_type());
+                   "[cohort] RandomErasing paints normal numbers into floating images only, not ", image.scalar_type());
   if (!random.chance(options_.p)) return image;
   const int64_t image_height = height_of(image);
   const int64_t image_width = width_of(image);

@@ -17,8 +17,8 @@ namespace cohort::data {
 namespace {
 
 void check_size(ImageSize size) {
-  TORCH_CHECK_VALUE(size.height > 0 && size.width > 0, "Resize needs sizes that are positive, but got (", size.height,
-                    ", ", size.width, ")");
+  TORCH_CHECK_VALUE(size.height > 0 && size.width > 0, "[cohort] Resize needs sizes that are positive, but got (",
+                    size.height, ", ", size.width, ")");
   check_sides({size.height, size.width}, "Resize");
 }
 

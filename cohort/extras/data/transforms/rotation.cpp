@@ -10,8 +10,9 @@ namespace {
 
 void check_options(const RotationOptions& options) {
   check_grid_interpolation(options.interpolation, "RandomRotation");
-  TORCH_CHECK_VALUE(!options.expand || !options.center,
-                    "RandomRotation with expand turns around the middle: center and expand do not go together");
+  TORCH_CHECK_VALUE(
+      !options.expand || !options.center,
+      "[cohort] RandomRotation with expand turns around the middle: center and expand do not go together");
 }
 
 std::array<double, 2> around_zero(double degrees) {

@@ -17,9 +17,9 @@ constexpr int kEpochShift = 32;
 }  // namespace
 
 SampleRandom::SampleRandom(uint64_t seed, int64_t epoch, int64_t index) {
-  TORCH_CHECK_VALUE(epoch >= 0 && epoch < int64_t{1} << 32, "SampleRandom needs an epoch in [0, 2^32), but got ",
-                    epoch);
-  TORCH_CHECK_VALUE(index >= 0, "SampleRandom needs an index that is not negative, but got ", index);
+  TORCH_CHECK_VALUE(epoch >= 0 && epoch < int64_t{1} << 32,
+                    "[cohort] SampleRandom needs an epoch in [0, 2^32), but got ", epoch);
+  TORCH_CHECK_VALUE(index >= 0, "[cohort] SampleRandom needs an index that is not negative, but got ", index);
   engine_ = at::philox_engine(seed, static_cast<uint64_t>(index), static_cast<uint64_t>(epoch) << kEpochShift);
 }
 
@@ -33,7 +33,7 @@ double SampleRandom::uniform() { return static_cast<double>(bits() >> 11) * 0x1p
 double SampleRandom::uniform(double low, double high) { return low + uniform() * (high - low); }
 
 int64_t SampleRandom::integer(int64_t low, int64_t high) {
-  TORCH_CHECK_VALUE(low < high, "SampleRandom::integer needs low < high, but got ", low, " and ", high);
+  TORCH_CHECK_VALUE(low < high, "[cohort] SampleRandom::integer needs low < high, but got ", low, " and ", high);
   const uint64_t count = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   // The first values come one time too often unless what does not fill a whole round is drawn again.
   const uint64_t too_many = (UINT64_MAX - count + 1) % count;
@@ -62,7 +62,7 @@ double SampleRandom::log_gamma_draw(double alpha) {
 }
 
 double SampleRandom::beta(double alpha) {
-  TORCH_CHECK_VALUE(alpha > 0, "SampleRandom::beta needs alpha > 0, but got ", alpha);
+  TORCH_CHECK_VALUE(alpha > 0, "[cohort] SampleRandom::beta needs alpha > 0, but got ", alpha);
   const double x = log_gamma_draw(alpha);
   const double y = log_gamma_draw(alpha);
   return 1.0 / (1.0 + std::exp(y - x));

@@ -18,7 +18,7 @@ at::Tensor ToTensor::operator()(const at::Tensor& image) const {
 }
 
 Normalize::Normalize(std::vector<double> mean, std::vector<double> std) : mean_(std::move(mean)), std_(std::move(std)) {
-  TORCH_CHECK_VALUE(!mean_.empty() && !std_.empty(), "Normalize needs at least one mean and one std");
+  TORCH_CHECK_VALUE(!mean_.empty() && !std_.empty(), "[cohort] Normalize needs at least one mean and one std");
   TORCH_CHECK_VALUE(std::find(std_.begin(), std_.end(), 0.0) == std_.end(),
                     "std evaluated to zero after conversion, leading to division by zero.");
 }
@@ -35,7 +35,7 @@ at::Tensor Normalize::operator()(const at::Tensor& image) const {
   TORCH_CHECK_TYPE(image.is_floating_point(), "Input tensor should be a float tensor. Got ", image.scalar_type(), ".");
   const auto numbers = [&](const std::vector<double>& values, const char* name) {
     const auto count = static_cast<int64_t>(values.size());
-    TORCH_CHECK_VALUE(count == 1 || count == image.size(0), "Normalize has ", count, " values of ", name,
+    TORCH_CHECK_VALUE(count == 1 || count == image.size(0), "[cohort] Normalize has ", count, " values of ", name,
                       " for an image of ", image.size(0), " channels");
     return at::tensor(values, image.options()).view({-1, 1, 1});
   };

@@ -20,7 +20,7 @@ CsvLogger::~CsvLogger() {
 void CsvLogger::log_metrics(int64_t step, const Metrics& values) {
   detail::add_run_record(log_, kCsvLogger, step, values);
 }
-void CsvLogger::flush() { detail::or_fail(kCsvLogger, detail::open_log(log_, kCsvLogger).sync()); }
+void CsvLogger::flush() { comm::or_throw(detail::open_log(log_, kCsvLogger).sync(), kCsvLogger); }
 void CsvLogger::close() { detail::close_log(log_, kCsvLogger); }
 
 }  // namespace cohort::train

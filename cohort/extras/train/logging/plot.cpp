@@ -5,10 +5,11 @@
 
 #include "cohort/base/atomic_file.h"
 #include "cohort/base/log.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/extras/report/plots/chart.h"
 #include "cohort/report/records/append_file.h"
 #include "cohort/report/records/json_lines_log.h"
-#include "cohort/train/logging/log_errors.h"
+#include "cohort/train/logging/close_quietly.h"
 
 namespace cohort::train {
 namespace {
@@ -46,19 +47,19 @@ void add_points(std::vector<Curve>& curves, int64_t step, const Metrics& values)
 }  // namespace
 
 std::string svg_plot(const std::vector<Chart>& charts, const PlotOptions& options) {
-  return detail::or_refuse(kPlot, report::plot_svg(plain_charts(charts), {options.width, options.height}));
+  return comm::or_throw_value(report::plot_svg(plain_charts(charts), {options.width, options.height}), kPlot);
 }
 
 std::string png_plot(const std::vector<Chart>& charts, const PlotOptions& options) {
-  return detail::or_refuse(kPlot, report::plot_png(plain_charts(charts), {options.width, options.height}));
+  return comm::or_throw_value(report::plot_png(plain_charts(charts), {options.width, options.height}), kPlot);
 }
 
 void save_plot(const std::string& path, const std::vector<Chart>& charts, const PlotOptions& options) {
   check_plot_path(path);
   const std::string picture = ends_with(path, ".svg") ? svg_plot(charts, options) : png_plot(charts, options);
   const size_t slash = path.find_last_of('/');
-  if (slash != std::string::npos) detail::or_fail(kPlot, report::make_private_folder(path.substr(0, slash)));
-  detail::or_fail(kPlot, base::write_file_atomically(path, picture));
+  if (slash != std::string::npos) comm::or_throw(report::make_private_folder(path.substr(0, slash)), kPlot);
+  comm::or_throw(base::write_file_atomically(path, picture), kPlot);
 }
 
 PlotLogger::PlotLogger(std::string path, const PlotLoggerOptions& options)
@@ -69,7 +70,7 @@ PlotLogger::PlotLogger(std::string path, const PlotLoggerOptions& options)
     if (options.purge_step && record.step >= *options.purge_step) return;
     add_points(curves_, record.step, record.values);
   };
-  detail::or_fail(kPlot, report::read_json_lines(options.history, take));
+  comm::or_throw(report::read_json_lines(options.history, take), kPlot);
 }
 
 PlotLogger::~PlotLogger() {

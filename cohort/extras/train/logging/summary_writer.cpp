@@ -7,10 +7,11 @@
 #include <span>
 
 #include "cohort/base/host.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/extras/report/events/event_file.h"
 #include "cohort/extras/report/events/summaries.h"
 #include "cohort/extras/train/logging/image_tensors.h"
-#include "cohort/train/logging/log_errors.h"
+#include "cohort/train/logging/close_quietly.h"
 
 namespace cohort::train {
 namespace {
@@ -29,7 +30,7 @@ report::ProtoMessage image_summary_of(const std::string& tag, const at::Tensor& 
   const auto side = [&](int64_t dim) { return static_cast<uint32_t>(picture.size(dim)); };
   const report::ImageView view{
       picture.const_data_ptr<uint8_t>(), {side(0), side(1), side(2)}, report::ImageLayout::kInterleaved};
-  return detail::or_fail(kSummaryWriter, report::image_summary(tag, view));
+  return comm::or_throw(report::image_summary(tag, view), kSummaryWriter);
 }
 
 }  // namespace
@@ -48,11 +49,11 @@ class SummaryWriter::Files {
     auto found = files_.find(subfolder);
     // Closed, or not there yet. As in Python the writer goes on in a file of its own.
     if (found == files_.end()) found = open(subfolder, std::nullopt);
-    detail::or_fail(kSummaryWriter, found->second.add(report::summary_event(header, summary)));
+    comm::or_throw(found->second.add(report::summary_event(header, summary)), kSummaryWriter);
   }
 
   void flush() {
-    for (auto& [name, file] : files_) detail::or_fail(kSummaryWriter, file.flush());
+    for (auto& [name, file] : files_) comm::or_throw(file.flush(), kSummaryWriter);
   }
 
   // Every file is closed, also where one cannot be written.
@@ -63,7 +64,7 @@ class SummaryWriter::Files {
     for (auto& [name, file] : files) {
       if (auto flushed = file.flush(); !flushed) result = flushed.error();
     }
-    detail::or_fail(kSummaryWriter, std::move(result));
+    comm::or_throw(std::move(result), kSummaryWriter);
   }
 
  private:
@@ -73,7 +74,7 @@ class SummaryWriter::Files {
                                            .filename_suffix = options_.filename_suffix,
                                            .purge_step = purge};
     const std::string path = subfolder.empty() ? folder_ : folder_ + "/" + subfolder;
-    return files_.emplace(subfolder, detail::or_fail(kSummaryWriter, report::EventFile::create(path, options))).first;
+    return files_.emplace(subfolder, comm::or_throw(report::EventFile::create(path, options), kSummaryWriter)).first;
   }
 
   std::string folder_;
@@ -124,8 +125,8 @@ void SummaryWriter::add_histogram(const std::string& tag, const at::Tensor& valu
   const at::Tensor numbers = values.detach().to(at::kCPU, at::kDouble).contiguous();
   const std::span<const double> all(numbers.const_data_ptr<double>(), static_cast<size_t>(numbers.numel()));
   const report::Histogram histogram =
-      detail::or_refuse("SummaryWriter.add_histogram: \"" + tag + "\"",
-                        report::make_histogram(all, report::default_bin_edges(), max_bins));
+      comm::or_throw_value(report::make_histogram(all, report::default_bin_edges(), max_bins),
+                           "SummaryWriter.add_histogram: \"" + tag + "\"");
   files_->add(report::histogram_summary(tag, histogram), global_step, walltime);
 }
 

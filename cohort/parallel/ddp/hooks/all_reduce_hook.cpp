@@ -9,7 +9,7 @@ namespace cohort::ddp {
 Group group_of_hook(const Group& group) {
   auto result = group ? group : default_group();
   TORCH_CHECK_VALUE(is_member(result),
-                    "a communication hook's process group must hold this rank, which is not a member of it");
+                    "[cohort] a communication hook's process group must hold this rank, which is not a member of it");
   return result;
 }
 

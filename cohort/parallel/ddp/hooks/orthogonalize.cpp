@@ -25,7 +25,8 @@ void by_gram_schmidt(const at::Tensor& matrices, double epsilon) {
 
 void orthogonalize(const at::Tensor& matrices, double epsilon) {
   TORCH_CHECK(matrices.dim() == 3 && matrices.size(2) <= matrices.size(1),
-              "orthogonalize needs a batch of matrices with no more columns than rows, got sizes ", matrices.sizes());
+              "[cohort] orthogonalize needs a batch of matrices with no more columns than rows, got sizes ",
+              matrices.sizes());
   const auto dtype = matrices.scalar_type();
   if (matrices.size(2) <= kFewColumns || dtype == at::kHalf || dtype == at::kBFloat16) {
     return by_gram_schmidt(matrices, epsilon);

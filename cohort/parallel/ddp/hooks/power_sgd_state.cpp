@@ -34,7 +34,7 @@ c10::IValue to_value(const Tensors& tensors) {
 
 c10::IValue read(InputArchive& archive, const char* key) {
   c10::IValue value;
-  TORCH_CHECK(archive.try_read(key, value), "the archive has no state of PowerSGD: \"", key, "\" is missing");
+  TORCH_CHECK(archive.try_read(key, value), "[cohort] the archive has no state of PowerSGD: \"", key, "\" is missing");
   return value;
 }
 
@@ -51,7 +51,7 @@ Tensors read_tensors(InputArchive& archive, const char* key) {
 PowerSGDState::PowerSGDState(PowerSGDOptions options) : options_(std::move(options)), generator_(options_.random_seed) {
   check_start(options_);
   TORCH_CHECK_VALUE(options_.matrix_approximation_rank > 0,
-                    "PowerSGDOptions: matrix_approximation_rank must be positive, got ",
+                    "[cohort] PowerSGDOptions: matrix_approximation_rank must be positive, got ",
                     options_.matrix_approximation_rank);
   options_.compression_stats_logging_frequency = std::max<int64_t>(1, options_.compression_stats_logging_frequency);
   base::log_info(fmt::format(

@@ -75,10 +75,10 @@ int write_losses(char** argv) {
   checkpoint::load_state_dict(*task.model, checkpoint::tensors_in(from.at("model")));
   const cohort::data::TensorDataset data(from.at("x").toTensor(), from.at("y").toTensor());
   auto watch = std::make_shared<Watch>();
-  train::Trainer trainer({.strategy = argv[1],
+  train::Trainer trainer({.strategy = {.kind = argv[1]},
                           .precision = argv[2],
                           .max_epochs = 2,
-                          .accumulate_grad_batches = std::atoll(argv[3]),
+                          .gradient_accumulation_steps = std::atoll(argv[3]),
                           .gradient_clip_norm = 1.0,
                           .seed = 0,
                           .callbacks = {watch},

@@ -101,7 +101,7 @@ TEST_F(ArrayDatasets, NumpyGivesRowsAndWholeBatches) {
 TEST_F(ArrayDatasets, NumpyMessages) {
   const std::string x = save("x.npy", at::arange(12).view({4, 3}));
   EXPECT_EQ(error_text<c10::ValueError>([&] { NumpyDataset(x, save("y.npy", at::arange(5))); }),
-            "Size mismatch between arrays: array 0 has 4 rows, array 1 has 5");
+            "[cohort] Size mismatch between arrays: array 0 has 4 rows, array 1 has 5");
   const NumpyDataset dataset(x);
   for (const int64_t index : {-1, 4}) {
     EXPECT_EQ(error_text<c10::IndexError>([&] { dataset.get(index); }),

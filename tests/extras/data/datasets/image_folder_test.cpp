@@ -92,7 +92,7 @@ TEST_F(ImageFolderDataset, ListingMessages) {
             ".tiff, .webp");
   EXPECT_EQ(ImageFolder(root_.string(), {.allow_empty = true}).classes().size(), 3U);
   EXPECT_EQ(error_text<c10::IndexError>([&] { ImageFolder(root_.string(), {.allow_empty = true}).get(3); }),
-            "ImageFolder has 3 images, but image 3 was asked for");
+            "[cohort] ImageFolder has 3 images, but image 3 was asked for");
 }
 
 TEST_F(ImageFolderDataset, AFileThatVanishesIsAnErrorOrSkipped) {

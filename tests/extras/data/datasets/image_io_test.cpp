@@ -78,9 +78,9 @@ TEST_F(ImageIo, Messages) {
             }),
             "[cohort] \"the given bytes\", at byte 0: expected the first bytes of a JPEG or a PNG, but found others");
   EXPECT_EQ(error_text<c10::TypeError>([&] { decode_image(image); }),
-            "decode_image needs the bytes of a file, uint8 [size] on the CPU");
+            "[cohort] decode_image needs the bytes of a file, uint8 [size] on the CPU");
   EXPECT_EQ(error_text<c10::TypeError>([&] { encode_jpeg(image.to(at::kFloat)); }),
-            "encode_jpeg needs an image uint8 [channels, height, width] on the CPU");
+            "[cohort] encode_jpeg needs an image uint8 [channels, height, width] on the CPU");
   EXPECT_EQ(error_text<c10::ValueError>([&] { write_jpeg(image, path("a.jpg"), 0); }),
             "Image quality should be a positive number between 1 and 100");
   EXPECT_EQ(error_text<c10::ValueError>([&] { write_png(image, path("b.png"), 10); }),

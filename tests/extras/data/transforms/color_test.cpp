@@ -45,7 +45,7 @@ TEST(Normalize, OfEachChannel) {
   EXPECT_EQ(error_text<c10::ValueError>([&] {
               Normalize({0.5, 0.5}, {1})(image);
             }),
-            "Normalize has 2 values of mean for an image of 3 channels");
+            "[cohort] Normalize has 2 values of mean for an image of 3 channels");
   EXPECT_EQ(error_text<c10::TypeError>([] { Normalize({0.5}, {1})(noise(3, 2, 2)); }),
             "Input tensor should be a float tensor. Got Byte.");
 }
@@ -139,7 +139,7 @@ TEST(ColorJitter, MistakesMessages) {
   EXPECT_EQ(error_text<c10::ValueError>([] { ColorJitter({.contrast = -1.0}); }),
             "If contrast is a single number, it must be non negative.");
   EXPECT_EQ(error_text<c10::ValueError>([] { ColorJitter({.hue = 0.6}); }),
-            "hue values should be between (-0.5, 0.5), but got (-0.6, 0.6).");
+            "[cohort] hue values should be between (-0.5, 0.5), but got (-0.6, 0.6).");
   SampleRandom random(0, 0, 0);
   EXPECT_EQ(error_text<c10::TypeError>([&] { ColorJitter({.hue = 0.1})(noise(2, 2, 2), random); }),
             "Input image tensor permitted channel values are [1, 3], but found 2");
@@ -216,9 +216,9 @@ TEST(RandAugment, DrawsEveryChange) {
   EXPECT_EQ(error_text<c10::TypeError>([&] {
               RandAugment()(at::zeros({3, 2, 2}), random);
             }),
-            "RandAugment needs a uint8 image, but got Float");
+            "[cohort] RandAugment needs a uint8 image, but got Float");
   EXPECT_EQ(error_text<c10::ValueError>([] { RandAugment({.magnitude = 31}); }),
-            "RandAugment needs 0 <= magnitude < num_magnitude_bins, but got 31 and 31");
+            "[cohort] RandAugment needs 0 <= magnitude < num_magnitude_bins, but got 31 and 31");
 }
 
 }  // namespace

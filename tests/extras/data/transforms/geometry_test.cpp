@@ -94,16 +94,19 @@ TEST(Resize, MistakesMessages) {
   EXPECT_EQ(error_text<c10::ValueError>([] {
               Resize({10, 10}, {.max_size = 20});
             }),
-            "max_size should only be passed if size specifies the length of the smaller edge, i.e. size should be an "
+            "max_size should only be passed if size specifies the length of the smaller edge, i.e. size "
+            "should be an "
             "int or a "
             "sequence of length 1 in torchscript mode.");
-  EXPECT_EQ(error_text<c10::ValueError>([] { Resize(0); }), "Resize needs sizes that are positive, but got (0, 0)");
+  EXPECT_EQ(error_text<c10::ValueError>([] { Resize(0); }),
+            "[cohort] Resize needs sizes that are positive, but got (0, 0)");
   EXPECT_EQ(error_text<c10::ValueError>([] { Resize(INT64_MAX); }),
-            "Resize needs sides of at most 2147483647 pixels, but got 9223372036854775807");
+            "[cohort] Resize needs sides of at most 2147483647 pixels, but got 9223372036854775807");
   EXPECT_EQ(error_text<c10::TypeError>([] {
               Resize(2)(at::zeros({3, 4}, at::kLong));
             }),
-            "Resize needs an image [channels, height, width] of uint8 or a floating dtype on the CPU, but got Long [3, "
+            "[cohort] Resize needs an image [channels, height, width] of uint8 or a floating dtype on the CPU, but got "
+            "Long [3, "
             "4] on cpu");
 }
 
@@ -151,14 +154,14 @@ TEST(RandomCrop, MistakesMessages) {
               RandomCrop(5, {.padding = {1, 2, 3}});
             }),
             "Padding must be an int or a 1, 2, or 4 element tuple, not a 3 element tuple");
-  const auto too_many = "RandomCrop needs sides of at most 2147483647 pixels, but got 9223372036854775807";
+  const auto too_many = "[cohort] RandomCrop needs sides of at most 2147483647 pixels, but got 9223372036854775807";
   EXPECT_EQ(error_text<c10::ValueError>([] { RandomCrop(INT64_MAX, {.pad_if_needed = true}); }), too_many);
   EXPECT_EQ(error_text<c10::ValueError>([] {
               RandomCrop(5, {.padding = {1, 2, INT64_MAX, 4}});
             }),
-            "pad_image needs sides of at most 2147483647 pixels, but got 9223372036854775807");
+            "[cohort] pad_image needs sides of at most 2147483647 pixels, but got 9223372036854775807");
   EXPECT_EQ(error_text<c10::ValueError>([&] { pad_image(noise(1, 2, 2), {2}, 0, PaddingMode::kReflect); }),
-            "pad_image cannot mirror 2 pixels at the edge of an image of 2");
+            "[cohort] pad_image cannot mirror 2 pixels at the edge of an image of 2");
 }
 
 TEST(RandomResizedCrop, StaysInItsBounds) {

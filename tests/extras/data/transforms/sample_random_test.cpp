@@ -81,11 +81,11 @@ TEST(SampleRandom, HasTheMomentsOfItsDistributions) {
 
 TEST(SampleRandom, MistakesMessages) {
   EXPECT_EQ(error_text<c10::ValueError>([] { SampleRandom(0, -1, 0); }),
-            "SampleRandom needs an epoch in [0, 2^32), but got -1");
+            "[cohort] SampleRandom needs an epoch in [0, 2^32), but got -1");
   EXPECT_EQ(error_text<c10::ValueError>([] { SampleRandom(0, 0, -2); }),
-            "SampleRandom needs an index that is not negative, but got -2");
+            "[cohort] SampleRandom needs an index that is not negative, but got -2");
   EXPECT_EQ(error_text<c10::ValueError>([] { SampleRandom(0, 0, 0).integer(3, 3); }),
-            "SampleRandom::integer needs low < high, but got 3 and 3");
+            "[cohort] SampleRandom::integer needs low < high, but got 3 and 3");
 }
 
 }  // namespace

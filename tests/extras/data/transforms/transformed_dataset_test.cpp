@@ -105,7 +105,7 @@ TEST(TransformedDataset, ABatchWithoutSamplesMessage) {
             "list index out of range\n  hint: a batch without samples cannot be collated; leave it out of the batch "
             "sampler, or give the DataLoader a collate function of your own");
   EXPECT_EQ(error_text<c10::ValueError>([] { TransformedDataset(std::shared_ptr<Pictures>{}, Compose({})); }),
-            "TransformedDataset needs a dataset, but got a null pointer");
+            "[cohort] TransformedDataset needs a dataset, but got a null pointer");
 }
 
 TEST(Compose, GoesInOrder) {
@@ -168,16 +168,17 @@ TEST(CutMix, SharesAreThoseOfTheArea) {
 
 TEST(MixUp, MistakesMessages) {
   SampleRandom random(0, 0, 0);
-  EXPECT_EQ(error_text<c10::ValueError>([] { MixUp({.alpha = 0}); }), "MixUp needs alpha > 0, but got 0");
+  EXPECT_EQ(error_text<c10::ValueError>([] { MixUp({.alpha = 0}); }), "[cohort] MixUp needs alpha > 0, but got 0");
   EXPECT_EQ(error_text<c10::ValueError>([&] {
               MixUp({.num_classes = 3})(at::zeros({2, 1, 1, 1}), at::zeros({3}, at::kLong), random);
             }),
-            "MixUp needs a label for each of 2 images, but got labels [3]");
-  EXPECT_EQ(error_text<c10::ValueError>([&] {
-              CutMix({})(at::zeros({2, 1, 1, 1}), at::zeros({2}, at::kLong), random);
-            }),
-            "CutMix needs labels int64 [batch] and num_classes, or floating [batch, classes], but got Long [2] and "
-            "num_classes = 0");
+            "[cohort] MixUp needs a label for each of 2 images, but got labels [3]");
+  EXPECT_EQ(
+      error_text<c10::ValueError>([&] {
+        CutMix({})(at::zeros({2, 1, 1, 1}), at::zeros({2}, at::kLong), random);
+      }),
+      "[cohort] CutMix needs labels int64 [batch] and num_classes, or floating [batch, classes], but got Long [2] and "
+      "num_classes = 0");
 }
 
 }  // namespace

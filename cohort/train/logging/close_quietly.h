@@ -1,0 +1,21 @@
+/// For destructors, which cannot throw.
+#pragma once
+
+#include <exception>
+
+#include "cohort/base/log.h"
+#include "cohort/comm/error/exception_text.h"
+
+namespace cohort::train::detail {
+
+/// Turns what `close` throws into a warning.
+template <typename Close>
+void close_quietly(const Close& close) {
+  try {
+    close();
+  } catch (const std::exception& error) {
+    base::log_warning(comm::text_of(error));
+  }
+}
+
+}  // namespace cohort::train::detail
