@@ -127,7 +127,7 @@ class MemorySnapshot::Impl {
     try {
       copying_.get();
       if (versions_ == sum_of_versions(layout_)) keeper_->commit();
-    } catch (...) {  // then the state before counts
+    } catch (...) {  // NOLINT(bugprone-empty-catch): then the state before counts
     }
   }
 

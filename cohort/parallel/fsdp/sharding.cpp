@@ -193,7 +193,7 @@ void UnshardHandle::wait() {
   }
 }
 
-Sharding::Sharding(std::vector<NamedParameter> parameters, const Options& options,
+Sharding::Sharding(const std::vector<NamedParameter>& parameters, const Options& options,
                    std::function<std::vector<Sharding*>()> find_nested, const ModulesOfCall& modules)
     : mp_policy_(options.mp_policy), find_nested_(std::move(find_nested)), modules_(modules.names) {
   const auto groups = groups_of(options);
@@ -367,7 +367,7 @@ Sharding::Forward::~Forward() {
       sharding_.group_->modules_to_run().close();
       sharding_.group_->after_forward();
       if (is_outermost_) sharding_.root_->end_modules();
-    } catch (...) {  // the first one tells more
+    } catch (...) {  // NOLINT(bugprone-empty-catch): the first one tells more
     }
   }
   sharding_.root_->end_forward(was_thrown);

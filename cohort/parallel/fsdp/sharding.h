@@ -80,7 +80,7 @@ class COHORT_API Sharding {
   /// Throws c10::Error where the ranks' parameters or options differ; c10::ValueError for parameters on several devices, and for
   /// one that another sharding has already; c10::NotImplementedError for those with gaps. If only some ranks have such
   /// parameters, the others throw c10::Error, which says so.
-  Sharding(std::vector<NamedParameter> parameters, const Options& options = {},
+  Sharding(const std::vector<NamedParameter>& parameters, const Options& options = {},
            std::function<std::vector<Sharding*>()> find_nested = {}, const ModulesOfCall& modules = {});
   ~Sharding();
   Sharding(const Sharding&) = delete;
