@@ -37,14 +37,6 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-Result<int> parse_number(const std::string& flag, const std::string& text, int min) {
-  const auto value = base::parse_int(base::trim(text));
-  if (!value || *value < min || *value > 1 << 30) {
-    return Error(fmt::format("{}={} must be a whole number >= {}", flag, text, min));
-  }
-  return static_cast<int>(*value);
-}
-
 Result<void> take_seconds(const std::string& name, const std::string& text, milliseconds* time) {
   const auto seconds = base::parse_double(base::trim(text));
   if (!seconds || *seconds < 0 || *seconds > 1e7) {
@@ -86,11 +78,11 @@ class FlagTable {
   void add_log_flags();
   void add_failure_flags();
   /// Adds a flag that `take` reads; of several errors the first counts.
-  CLI::Option* add(const std::string& name, std::function<Result<void>(const std::string& text)> take,
-                   const char* description);
+  void add(const std::string& name, std::function<Result<void>(const std::string& text)> take, const char* description);
   /// An empty number, as of a variable that a template left empty, is not given.
-  CLI::Option* add_number(const std::string& name, int min, std::function<void(int)> take, const char* description);
-  CLI::Option* add_seconds(const std::string& name, milliseconds* seconds, const char* description);
+  template <typename Number>
+  void add_number(const std::string& name, int min, Number* number, const char* description);
+  void add_seconds(const std::string& name, milliseconds* seconds, const char* description);
 
   elastic::LaunchFlags& flags_;
   CLI::App app_;
@@ -98,9 +90,9 @@ class FlagTable {
   milliseconds ignored_{0};
 };
 
-CLI::Option* FlagTable::add(const std::string& name, std::function<Result<void>(const std::string&)> take,
-                            const char* description) {
-  return app_.add_option_function<std::string>(
+void FlagTable::add(const std::string& name, std::function<Result<void>(const std::string&)> take,
+                    const char* description) {
+  app_.add_option_function<std::string>(
       name,
       [this, take = std::move(take)](const std::string& text) {
         Result<void> taken = take(text);
@@ -109,22 +101,24 @@ CLI::Option* FlagTable::add(const std::string& name, std::function<Result<void>(
       description);
 }
 
-CLI::Option* FlagTable::add_number(const std::string& name, int min, std::function<void(int)> take,
-                                   const char* description) {
-  return add(
+template <typename Number>
+void FlagTable::add_number(const std::string& name, int min, Number* number, const char* description) {
+  add(
       name,
-      [name, min, take = std::move(take)](const std::string& text) -> Result<void> {
+      [name, min, number](const std::string& text) -> Result<void> {
         if (text.empty()) return {};
-        const Result<int> number = parse_number(name, text, min);
-        if (!number) return number.error();
-        take(*number);
+        const auto value = base::parse_int(base::trim(text));
+        if (!value || *value < min || *value > 1 << 30) {
+          return Error(fmt::format("{}={} must be a whole number >= {}", name, text, min));
+        }
+        *number = static_cast<int>(*value);
         return {};
       },
       description);
 }
 
-CLI::Option* FlagTable::add_seconds(const std::string& name, milliseconds* seconds, const char* description) {
-  return add(
+void FlagTable::add_seconds(const std::string& name, milliseconds* seconds, const char* description) {
+  add(
       name,
       [name, seconds](const std::string& text) -> Result<void> {
         return text.empty() ? Result<void>() : take_seconds(name, text, seconds);
@@ -133,108 +127,81 @@ CLI::Option* FlagTable::add_seconds(const std::string& name, milliseconds* secon
 }
 
 void FlagTable::add_size_flags() {
-  const char* group = "How many ranks and where";
-  app_.add_option("--nproc-per-node", flags_.local_world_size, "Workers on this node: a number, auto, cpu or gpu")
-      ->group(group);
+  app_.option_defaults()->group("How many ranks and where");
+  app_.add_option("--nproc-per-node", flags_.local_world_size, "Workers on this node: a number, auto, cpu or gpu");
   app_.add_option("--nnodes", flags_.rendezvous.num_nodes,
-                  "Number of nodes, or MIN:MAX for a job that nodes may join and leave")
-      ->group(group);
-  app_.add_flag("--standalone", flags_.rendezvous.standalone, "One node, on a free port (the default for one node)")
-      ->group(group);
-  app_.add_option("--role", flags_.plan.rendezvous.role, "Name of these workers in line prefixes")->group(group);
-  app_.add_option("--cpu-bind", flags_.cpu_bind, "CPUs of each worker: none, cores (an equal share) or numa")
-      ->group(group);
+                  "Number of nodes, or MIN:MAX for a job that nodes may join and leave");
+  app_.add_flag("--standalone", flags_.rendezvous.standalone, "One node, on a free port (the default for one node)");
+  app_.add_option("--role", flags_.plan.rendezvous.role, "Name of these workers in line prefixes");
+  app_.add_option("--cpu-bind", flags_.cpu_bind, "CPUs of each worker: none, cores (an equal share) or numa");
   app_.add_option("--numa-binding", flags_.numa_binding,
-                  "CPUs near the worker's GPU: node, socket, exclusive or core-complex")
-      ->group(group);
+                  "CPUs near the worker's GPU: node, socket, exclusive or core-complex");
   app_.add_option(
-          "--allocator", flags_.allocator,
-          "Memory of the workers' tensors: default, shared (recycled, and mapped by all ranks of this node), tcmalloc "
-          "or jemalloc")
-      ->group(group);
-  app_.add_option("--gpus", flags_.gpus, "GPUs the workers may see, such as 0,2,3")->group(group);
+      "--allocator", flags_.allocator,
+      "Memory of the workers' tensors: default, shared (recycled, and mapped by all ranks of this node), tcmalloc "
+      "or jemalloc");
+  app_.add_option("--gpus", flags_.gpus, "GPUs the workers may see, such as 0,2,3");
   app_.add_flag("--virtual-local-rank", flags_.plan.virtual_local_rank,
-                "Every worker is local rank 0 and sees only its own GPU")
-      ->group(group);
+                "Every worker is local rank 0 and sees only its own GPU");
 }
 
 void FlagTable::add_rendezvous_flags() {
-  const char* group = "How nodes meet";
+  app_.option_defaults()->group("How nodes meet");
   rendezvous::Flags& meeting = flags_.rendezvous;
-  app_.add_option("--rdzv-backend", meeting.backend, "static, c10d, etcd (also etcd-v2) or file")->group(group);
-  app_.add_option("--rdzv-endpoint", meeting.endpoint, "HOST[:PORT] where the nodes meet; a path for file")
-      ->group(group);
-  app_.add_option("--rdzv-id", meeting.run_id, "The job's name, the same on every node")->group(group);
-  app_.add_option("--rdzv-conf", meeting.conf, "More settings: join_timeout=600,last_call_timeout=30,...")
-      ->group(group);
-  add_number(
-      "--node-rank", 0, [&](int rank) { meeting.node_rank = rank; }, "This node's number, from 0 (static rendezvous)")
-      ->group(group);
-  app_.add_option("--master-addr", meeting.master_address, "Address of node 0 (static rendezvous)")->group(group);
-  add_number(
-      "--master-port", 1, [&](int port) { meeting.master_port = port; },
-      "Port at node 0 (static rendezvous; 29500 on several nodes)")
-      ->group(group);
+  app_.add_option("--rdzv-backend", meeting.backend, "static, c10d, etcd (also etcd-v2) or file");
+  app_.add_option("--rdzv-endpoint", meeting.endpoint, "HOST[:PORT] where the nodes meet; a path for file");
+  app_.add_option("--rdzv-id", meeting.run_id, "The job's name, the same on every node");
+  app_.add_option("--rdzv-conf", meeting.conf, "More settings: join_timeout=600,last_call_timeout=30,...");
+  add_number("--node-rank", 0, &meeting.node_rank, "This node's number, from 0 (static rendezvous)");
+  app_.add_option("--master-addr", meeting.master_address, "Address of node 0 (static rendezvous)");
+  add_number("--master-port", 1, &meeting.master_port, "Port at node 0 (static rendezvous; 29500 on several nodes)");
   app_.add_option("--local-addr", flags_.plan.rendezvous.local_address,
-                  "Address at which the other nodes reach this one")
-      ->group(group);
+                  "Address at which the other nodes reach this one");
 }
 
 void FlagTable::add_program_flags() {
-  const char* group = "What to start";
+  app_.option_defaults()->group("What to start");
   elastic::WorkerProgram& program = flags_.plan.program;
-  app_.add_flag("-m,--module", program.as_module, "PROGRAM is a Python module, as in python -m")->group(group);
-  app_.add_flag("--no-python", program.without_python, "Execute PROGRAM directly, even a .py file")->group(group);
-  app_.add_flag("--run-path", program.as_path, "PROGRAM is a Python script, folder or archive")->group(group);
-  add("--start-method", check_start_method, "Without effect: workers are programs of their own")->group(group);
+  app_.add_flag("-m,--module", program.as_module, "PROGRAM is a Python module, as in python -m");
+  app_.add_flag("--no-python", program.without_python, "Execute PROGRAM directly, even a .py file");
+  app_.add_flag("--run-path", program.as_path, "PROGRAM is a Python script, folder or archive");
+  add("--start-method", check_start_method, "Without effect: workers are programs of their own");
   add(
       kConfigFlag, [](const std::string&) { return Result<void>(); },
-      "TOML file with flags, such as nproc-per-node = 4")
-      ->group(group);
+      "TOML file with flags, such as nproc-per-node = 4");
 }
 
 void FlagTable::add_log_flags() {
-  const char* group = "Output";
-  app_.add_option("--log-dir", flags_.plan.logs.folder, "Folder for log and error files (default: a temporary one)")
-      ->group(group);
+  app_.option_defaults()->group("Output");
+  app_.add_option("--log-dir", flags_.plan.logs.folder, "Folder for log and error files (default: a temporary one)");
   app_.add_option("-r,--redirects", flags_.redirects,
-                  "Output to files instead: 0 none, 1 stdout, 2 stderr, 3 both; by local rank: 0:1,1:3")
-      ->group(group);
-  app_.add_option("-t,--tee", flags_.tee, "The same, but also to the console, with a prefix on each line")
-      ->group(group);
-  app_.add_option("--local-ranks-filter", flags_.local_ranks_filter, "Show only these local ranks, such as 0,2")
-      ->group(group);
+                  "Output to files instead: 0 none, 1 stdout, 2 stderr, 3 both; by local rank: 0:1,1:3");
+  app_.add_option("-t,--tee", flags_.tee, "The same, but also to the console, with a prefix on each line");
+  app_.add_option("--local-ranks-filter", flags_.local_ranks_filter, "Show only these local ranks, such as 0,2");
   app_.add_option("--duplicate-stdout-filters", flags_.duplicate_stdout_filters,
-                  "Copy teed lines that contain one of these texts to filtered_stdout.log")
-      ->group(group);
+                  "Copy teed lines that contain one of these texts to filtered_stdout.log");
   app_.add_option("--duplicate-stderr-filters", flags_.duplicate_stderr_filters,
-                  "Copy teed lines that contain one of these texts to filtered_stderr.log")
-      ->group(group);
-  app_.add_option("--event-log-handler", flags_.event_log_handler, "null, or console: a JSON line per event on stderr")
-      ->group(group);
-  add("--logs-specs", check_logs_specs, "Only \"default\": others are plug-ins of Python's torchrun")->group(group);
+                  "Copy teed lines that contain one of these texts to filtered_stderr.log");
+  app_.add_option("--event-log-handler", flags_.event_log_handler, "null, or console: a JSON line per event on stderr");
+  add("--logs-specs", check_logs_specs, "Only \"default\": others are plug-ins of Python's torchrun");
 }
 
 void FlagTable::add_failure_flags() {
-  const char* group = "Stopping and failures";
+  app_.option_defaults()->group("Stopping and failures");
   elastic::LaunchPlan& plan = flags_.plan;
-  add_number(
-      "--max-restarts", 0, [&](int number) { plan.rendezvous.max_restarts = number; },
-      "How many times all workers may be restarted after a failure")
-      ->group(group);
+  add_number("--max-restarts", 0, &plan.rendezvous.max_restarts,
+             "How many times all workers may be restarted after a failure");
   add_seconds("--restart-backoff", &plan.restart_backoff,
-              "Seconds before the first restart; doubled before each further one, at most 60")
-      ->group(group);
-  add_seconds("--shutdown-timeout", &plan.shutdown_timeout, "Seconds from SIGTERM to SIGKILL (default 30)")
-      ->group(group);
+              "Seconds before the first restart; doubled before each further one, at most 60");
+  add_seconds("--shutdown-timeout", &plan.shutdown_timeout, "Seconds from SIGTERM to SIGKILL (default 30)");
   app_.add_option("--signals-to-handle", flags_.signals_to_handle,
-                  "Signals that end the job; they are forwarded to the workers")
-      ->group(group);
-  add_seconds("--monitor-interval", &ignored_, "Without effect: exits are noticed at once")->group(group);
+                  "Signals that end the job; they are forwarded to the workers");
+  add_seconds("--monitor-interval", &ignored_, "Without effect: exits are noticed at once");
 }
 
 FlagTable::FlagTable(elastic::LaunchFlags& flags) : flags_(flags) {
   app_.set_help_flag();  // its own is the first option; ours comes last
+  app_.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app_.formatter(std::make_shared<HelpFormatter>());
   app_.get_formatter()->column_width(34);
   app_.footer(
@@ -246,14 +213,13 @@ FlagTable::FlagTable(elastic::LaunchFlags& flags) : flags_(flags) {
   add_program_flags();
   add_log_flags();
   add_failure_flags();
-  app_.set_help_flag("-h,--help", "Show this text")->group("Other");
+  app_.option_defaults()->group("Other");
+  app_.set_help_flag("-h,--help", "Show this text");
   // torchrun's older way to be started; cohort launch turns it off.
   app_.add_flag_callback(
-          "--use-env", [&] { flags_.plan.program.adds_local_rank = false; },
-          "For cohort launch: give workers no --local-rank argument")
-      ->group("Other");
+      "--use-env", [&] { flags_.plan.program.adds_local_rank = false; },
+      "For cohort launch: give workers no --local-rank argument");
   for (CLI::Option* option : app_.get_options()) {
-    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     if (option->get_items_expected_max() > 0) option->type_name("VALUE");
   }
 }
