@@ -16,11 +16,11 @@ namespace cohort::mesh {
 namespace {
 
 ReduceOp::RedOpType reduce_op_named(const std::string& name) {
-  static const std::map<std::string, ReduceOp::RedOpType> kOps = {
+  static const std::map<std::string, ReduceOp::RedOpType> ops = {
       {"sum", ReduceOp::SUM},         {"avg", ReduceOp::AVG},   {"min", ReduceOp::MIN}, {"max", ReduceOp::MAX},
       {"product", ReduceOp::PRODUCT}, {"band", ReduceOp::BAND}, {"bor", ReduceOp::BOR}, {"bxor", ReduceOp::BXOR}};
-  const auto found = kOps.find(name);
-  TORCH_CHECK_VALUE(found != kOps.end(), "[cohort] Partial(", name, ") is no reduction that this library knows");
+  const auto found = ops.find(name);
+  TORCH_CHECK_VALUE(found != ops.end(), "[cohort] Partial(", name, ") is no reduction that this library knows");
   return found->second;
 }
 

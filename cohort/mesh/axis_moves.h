@@ -1,6 +1,6 @@
-/// A tensor's moves along one axis of a mesh, or in a group: from one placement on it to another, whatever other axes do. What they
-/// have left of the tensor is "the whole" here. Values only: autograd knows nothing of it. All results are contiguous. DTensors
-/// and tensor-parallel regions (parallel/tensor/regions.h) are moved by these.
+/// A tensor's moves along one axis of a mesh, or in a group: from one placement on it to another, whatever other axes do. What
+/// they have left of the tensor is "the whole" here. Values only: autograd knows nothing of it. All results are contiguous.
+/// DTensors and tensor-parallel regions (parallel/tensor/regions.h) are moved by these.
 ///
 /// Collective over the axis, except own_part. Requires: this rank is in the mesh.
 #pragma once

@@ -94,11 +94,11 @@ def test_python_to_python():
 
 def test_errors():
     near, far = TensorChannel.make_pair()
-    with pytest.raises(ValueError, match="^send: the tensor has layout Sparse, and only dense tensors can be in shared memory"):
+    with pytest.raises(ValueError, match=r"^\[cohort\] send: the tensor has layout Sparse, and only dense tensors can be in shared memory"):
         near.send(torch.eye(2).to_sparse())
-    with pytest.raises(ValueError, match="^send: the tensor was shared by Tensor::share_memory_"):
+    with pytest.raises(ValueError, match=r"^\[cohort\] send: the tensor was shared by Tensor::share_memory_"):
         near.send(torch.ones(2).share_memory_())
-    with pytest.raises(ValueError, match="^the name of a tensor channel has 1 to 64 bytes, got 0"):
+    with pytest.raises(ValueError, match=r"^\[cohort\] the name of a tensor channel has 1 to 64 bytes, got 0"):
         TensorListener("")
     name = uuid.uuid4().hex
     with pytest.raises(torch.distributed.DistNetworkError, match=f'^no process listens on tensor channel "{name}" after 10 ms\n'):

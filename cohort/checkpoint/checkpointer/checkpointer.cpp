@@ -156,8 +156,7 @@ class Checkpointer::State {
   void refuse_folder_of_others() {
     if (options_.every_steps == 0 && options_.every.count() == 0 && options_.stop_signals.empty()) return;
     const auto locked = front_.is_first() ? lock_.take_if_possible() : base::Result<void>();
-    const auto told = front_.from_first(locked ? comm::StepResult(std::string()) : locked.error());
-    TORCH_CHECK(told, "[cohort] Checkpointer: ", told.error().describe());
+    comm::or_throw(front_.from_first(locked ? comm::StepResult(std::string()) : locked.error()), "Checkpointer");
   }
 
   void begin(int64_t step, const SaveInfo& info) {

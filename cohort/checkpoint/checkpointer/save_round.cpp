@@ -12,6 +12,7 @@
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/comm/error/exception_text.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/files/checkpoints/checkpoint_draft.h"
 #include "cohort/files/checkpoints/checkpoint_name.h"
 
@@ -104,9 +105,7 @@ class SaveRound {
     const auto written = comm::attempt([&] {
       files::Manifest manifest;
       for (const std::string& name : format_.write(*request_.state, folder, ranks_.group())) {
-        const auto file = files::seal_file(folder, name);
-        TORCH_CHECK(file, file.error().describe());
-        manifest.files.push_back(*file);
+        manifest.files.push_back(comm::or_throw(files::seal_file(folder, name)));
       }
       return files::format_manifest(manifest);
     });
@@ -205,10 +204,10 @@ std::optional<SavedCheckpoint> find_together(const RankExchange& ranks, const st
   std::optional<Candidates> candidates;
   if (ranks.is_first()) candidates.emplace(root, step);
   for (;; candidates ? candidates->advance() : void()) {
-    const auto first = ranks.from_first(candidates ? candidates->next() : std::string());
-    TORCH_CHECK(first, "[cohort] Checkpointer: ", first.error().describe());
-    if (first->empty()) return std::nullopt;
-    auto manifest = files::parse_manifest(*first);
+    const auto first =
+        comm::or_throw(ranks.from_first(candidates ? candidates->next() : std::string()), "Checkpointer");
+    if (first.empty()) return std::nullopt;
+    auto manifest = files::parse_manifest(first);
     TORCH_CHECK(manifest.ok(), "[cohort] Checkpointer: rank 0's manifest did not arrive");
     const std::string folder = root + "/" + files::checkpoint_name(manifest->step);
     std::string causes;

@@ -174,7 +174,10 @@ LoadReport load_sharded(ShardedStateDict& state, const std::string& path, const 
     if (options.strict) session.check_unexpected(all_keys(checked));
     return std::string();
   });
-  if (!strict) throw CheckpointException(what, {{0, strict.error().describe()}}, ranks.is_alone());
+  if (!strict) {
+    const comm::RankFailures failures = {{0, strict.error().describe()}};
+    throw CheckpointException(what, failures, ranks.is_alone());
+  }
   ranks.all_done(what, comm::attempt([&] { return session.fill(); }));
   return std::move(session.report());
 }

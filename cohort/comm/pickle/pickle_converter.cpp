@@ -102,11 +102,7 @@ base::PickleRead read_pickle_or_throw(std::string_view data, const base::PickleR
   return or_throw_value(base::read_pickle(data, options));
 }
 
-std::string write_pickle_or_throw(const PickleValue& value) {
-  base::Result<std::string> pickle = base::write_pickle(value, 4);
-  TORCH_CHECK_VALUE(pickle.ok(), pickle.error().message());
-  return std::move(*pickle);
-}
+std::string write_pickle_or_throw(const PickleValue& value) { return or_throw_value(base::write_pickle(value, 4)); }
 
 bool is_sizes(const PickleValue& value) {
   return value.is(PickleKind::kTuple) &&

@@ -10,6 +10,7 @@
 
 #include "cohort/base/env.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/parallel/ddp/hook_result.h"
 
@@ -19,9 +20,8 @@ namespace {
 // Besides the one on which backward runs. By the machine's cores, so that all ranks decide alike: they must, as it is the order
 // of their operations.
 bool has_core_to_overlap(const Group& group) {
-  const auto wanted = base::env_bool("COHORT_DDP_OVERLAP");
-  TORCH_CHECK_VALUE(wanted.ok(), wanted.error().describe());
-  if (wanted.value()) return *wanted.value();
+  const auto wanted = comm::or_throw_value(base::env_bool("COHORT_DDP_OVERLAP"));
+  if (wanted) return *wanted;
   const auto local_world_size = base::env_int("LOCAL_WORLD_SIZE");
   const auto num_local = local_world_size.ok() ? local_world_size->value_or(1) : 1;
   return ::sysconf(_SC_NPROCESSORS_ONLN) / std::max<long long>(group->getSize(), num_local) > 1;

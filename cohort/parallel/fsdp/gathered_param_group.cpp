@@ -19,7 +19,7 @@ namespace cohort::fsdp {
 namespace {
 
 std::string access_message(const std::string& name) {
-  return "Parameter '" + name +
+  return "[cohort] Parameter '" + name +
          "' is sharded: its whole value is there only while the forward or backward pass of its fully_shard module "
          "runs. To read it elsewhere, call unshard() of that module before, and reshard() afterwards; this rank's "
          "shard is what parameters() of the wrapper gives: build optimizers on that. A forward pass must be called on "

@@ -123,6 +123,7 @@ void check_is_replicated(const dtensor::Parts& parts, int64_t axis, const Device
 }  // namespace
 
 const at::Tensor& own_part(const at::Tensor& parameter) {
+  // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): callers keep the parameter
   return is_dtensor(parameter) ? dtensor::parts_of(parameter).local : parameter;
 }
 

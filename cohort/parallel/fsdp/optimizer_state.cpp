@@ -18,6 +18,7 @@
 #include "cohort/comm/agreement/agreement.h"
 #include "cohort/comm/agreement/rank_exchange.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/pickle/pickle.h"
 #include "cohort/parallel/fsdp/optimizer_fields.h"
 #include "cohort/parallel/fsdp/shard_rows.h"
@@ -176,10 +177,8 @@ template <class Check>
 c10::IValue ask_first_rank(const Group& group, Check check) {
   const comm::RankExchange ranks(group);
   const comm::CalledFor purpose(parallel::kStateExchange);
-  const auto answer = ranks.from_first(
-      comm::attempt([&] { return ranks.is_first() ? comm::pickle(c10::IValue(check())) : std::string(); }));
-  TORCH_CHECK_VALUE(answer, answer.error().describe());
-  return comm::unpickle(*answer);
+  return comm::unpickle(comm::or_throw_value(ranks.from_first(
+      comm::attempt([&] { return ranks.is_first() ? comm::pickle(c10::IValue(check())) : std::string(); }))));
 }
 
 std::string bytes_of_options(const torch::optim::OptimizerOptions& options) {

@@ -16,6 +16,7 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/error/exception_text.h"
+#include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/group/job_warning.h"
 #include "cohort/comm/group/unshared_batches.h"
 #include "cohort/comm/watch/unwrapped_training.h"
@@ -466,7 +467,7 @@ void Sharding::write(const Writer& writer) {
   for (const auto& group : model_groups) written = comm::RankExchange(group).from_first(written);
   group_->refresh();
   if (group_->meeting_group()) barrier({.group = process_group_});
-  TORCH_CHECK(written, "[cohort] write() failed on rank 0 of the group: ", written.error().describe());
+  comm::or_throw(written, "write() failed on rank 0 of the group");
 }
 
 }  // namespace cohort::fsdp

@@ -39,8 +39,8 @@ bool is_of_fully_shard(const at::Tensor& tensor);
 at::Tensor shard_of(const at::Tensor& tensor);
 /// Null: it is whole.
 Group sharding_group(const at::Tensor& tensor);
-/// The same with the others, and the groups of the axes on which part_spec() cuts it: over their ranks, one after the other, it is
-/// divided. Empty: it is whole.
+/// The same with the others, and the groups of the axes on which part_spec() cuts it: over their ranks, one after the other, it
+/// is divided. Empty: it is whole.
 std::vector<Group> sharding_groups(const at::Tensor& tensor);
 /// What this rank has of a tensor: of a DTensor its part, without a gradient, else itself. Shares memory, but for a DTensor that
 /// is Partial, which is reduced first (collective).

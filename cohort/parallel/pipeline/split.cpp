@@ -154,10 +154,9 @@ std::vector<double> measured_costs(const torch::nn::Sequential& net, const at::T
   });
   const auto told = ranks.from_first(measured);
   if (failure) std::rethrow_exception(failure);
-  TORCH_CHECK(told,
-              "[cohort] measured_costs: rank 0 of the group, which measures, has failed: ", told.error().describe());
+  const auto numbers =
+      comm::unpickle(comm::or_throw(told, "measured_costs: rank 0 of the group, which measures, has failed"));
   if (ranks.is_first()) return costs;
-  const auto numbers = comm::unpickle(*told);
   for (const c10::IValue& cost : numbers.toListRef()) costs.push_back(cost.toDouble());
   return costs;
 }

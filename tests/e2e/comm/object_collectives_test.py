@@ -131,14 +131,14 @@ def test_refuses_what_has_no_plain_form_message(programs, tmp_path, name):
     value, text = REFUSED[name]
     data = pickle.dumps(value, 4) if name != "surrogate" else b"\x80\x04X\x03\0\0\0\xed\xa0\x80."
     answer, = echo(programs, tmp_path, [data])
-    assert answer.startswith("error: cannot unpickle: " + text), answer
+    assert answer.startswith("error: [cohort] cannot unpickle: " + text), answer
     if "(byte" in text or "refers" in text:
-        assert answer == "error: cannot unpickle: " + text
+        assert answer == "error: [cohort] cannot unpickle: " + text
 
 
 def test_nothing_is_executed(programs, tmp_path):
     trap = tmp_path / "trap"
     data = b"cposix\nsystem\n(V" + f"touch {trap}".encode() + b"\ntR."
     answer, = echo(programs, tmp_path, [data])
-    assert answer.startswith("error: cannot unpickle: it refers to posix.system; only ")
+    assert answer.startswith("error: [cohort] cannot unpickle: it refers to posix.system; only ")
     assert not trap.exists()

@@ -280,7 +280,7 @@ def test_train_gpt_in_one_process_without_a_launcher(text_folder, tmp_path):
 
 @pytest.mark.parametrize("flags, message", [
     (["--resume"], 'train_gpt: error: [cohort] Trainer: there is no checkpoint in "train_gpt" to go on from\n'),
-    (["--heads", 3], "train_gpt: error: GPT: n_embd must be a multiple of n_head, got n_embd 16 and n_head 3"),
+    (["--heads", 3], "train_gpt: error: [cohort] GPT: n_embd must be a multiple of n_head, got n_embd 16 and n_head 3"),
     (["--data", "/no/such/folder"], 'no text at "/no/such/folder"'),
     (["--held-out", 1.5], "[cohort] split_text needs 0 < held_out_fraction < 1, but got 1.5"),
     (["--batch-size", 100000], "[cohort] Trainer: an epoch has no batch to train on\n"

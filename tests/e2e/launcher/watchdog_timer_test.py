@@ -115,7 +115,7 @@ def test_without_a_launcher_that_watches(job, tmp_path):
     agent = job.start("--no-python", RANK, "x", 1, 0, TORCHELASTIC_TIMER_FILE=str(missing))
     assert agent.finish() == 1
     assert agent.output == (
-        f'the launcher does not take timers at TORCHELASTIC_TIMER_FILE="{missing}": No such file or directory (ENOENT)\n'
+        f'[cohort] the launcher does not take timers at TORCHELASTIC_TIMER_FILE="{missing}": No such file or directory (ENOENT)\n'
         "  hint: start the job with TORCHELASTIC_ENABLE_FILE_TIMER=1, or unset TORCHELASTIC_TIMER_FILE\n")
     agent = job.start("--no-python", RANK, "x" * 5000, 1, 0, **ON)
     assert agent.finish() == 1

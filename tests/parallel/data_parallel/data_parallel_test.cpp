@@ -308,12 +308,11 @@ TEST(DataParallel, ErrorsMessages) {
   EXPECT_NE(wrong.find("(in replica 0 on device cpu)"), std::string::npos) << wrong;
   parallel(at::ones({4, 6}));  // usable after an error
   DataParallel elsewhere(std::make_shared<ElsewhereImpl>(), kTwo);
-  EXPECT_EQ(
-      error_of([&] {
-        elsewhere(at::ones({4, 6}));
-      }),
-      "[cohort] module must have its parameters and buffers on device cpu (device_ids[0]) but found one of them on "
-      "device: meta");
+  EXPECT_EQ(error_of([&] {
+              elsewhere(at::ones({4, 6}));
+            }),
+            "module must have its parameters and buffers on device cpu (device_ids[0]) but found one of them on "
+            "device: meta");
   ManySidedImpl on_the_stack;
   EXPECT_EQ(
       error_of([&] { DataParallel wrapped(on_the_stack, kTwo); }),

@@ -44,7 +44,7 @@ TEST(Placement, ModuleOnAnotherDeviceMessage) {
   check_module_device(net, at::kCPU);
   net.register_buffer("seen", at::ones({2}, at::kMeta));
   const std::string text =
-      "[cohort] module must have its parameters and buffers on device cpu (device_ids[0]) but found one of them on "
+      "module must have its parameters and buffers on device cpu (device_ids[0]) but found one of them on "
       "device: meta";
   EXPECT_EQ(error_of([&] { check_module_device(net, at::kCPU); }), text);
   Mixed other;

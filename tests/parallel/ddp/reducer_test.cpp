@@ -278,7 +278,7 @@ TEST(Reducer, OverlapThatIsNoBooleanMessage) {
   run_rank_threads(1, [](int, const Group& group) {
     auto net = seeded_net<Mlp>();
     test::require_equal(test::error_of([&] { Reducer reducer(net->parameters(), {.process_group = group}); }),
-                        "environment variable COHORT_DDP_OVERLAP=\"maybe\" must be 1 or 0");
+                        "[cohort] environment variable COHORT_DDP_OVERLAP=\"maybe\" must be 1 or 0");
   });
 }
 

@@ -348,11 +348,11 @@ TEST(FullyShardErrors, BackwardAfterOneThatWasThrown) {
   const auto results = test::run_workers("goes_on_after_an_exception_in_backward");
   results.expect_success();
   for (const int rank : {0, 1}) {
-    EXPECT_EQ(
-        results[rank].output,
-        "thrown on purpose\nAn exception has ended the last backward pass of a fully_shard module. Before another "
-        "backward pass, call reset_iter_state() or begin a forward pass: both let go what that one has left.\n"
-        "reduced\n");
+    EXPECT_EQ(results[rank].output,
+              "thrown on purpose\n[cohort] An exception has ended the last backward pass of a fully_shard module. "
+              "Before another "
+              "backward pass, call reset_iter_state() or begin a forward pass: both let go what that one has left.\n"
+              "reduced\n");
   }
 }
 
@@ -419,7 +419,8 @@ TEST(FullyShardErrors, Messages) {
       "Parameter 'first.weight' is shared with a parameter already managed by another FSDP group. For shared/tied "
       "parameters, shard the modules that share it by one call, in the same FSDP group.\n---\n"
       "FSDP does not support deepcopy. Please use state dict for serialization.\n---\n"
-      "Parameter 'first.weight' is no longer where fully_shard has put it: to(), set_data() or a new tensor in its "
+      "[cohort] Parameter 'first.weight' is no longer where fully_shard has put it: to(), set_data() or a new tensor "
+      "in its "
       "place has moved it. Convert a module before fully_shard, and write to its parameters with write().\n---\n");
 }
 

@@ -292,7 +292,7 @@ TEST(FullyShardOptimizerState, Messages) {
                   "loaded state dict contains a parameter group that doesn't match the size of optimizer's group");
     torch::optim::AdamW reversed(Parameters(whole.all.rbegin(), whole.all.rend()));
     REQUIRE_EQUAL(set(&reversed),
-                  "parameter 0 of group 0 has the shape [4], but all ranks' shards together have [5, 3]");
+                  "[cohort] parameter 0 of group 0 has the shape [4], but all ranks' shards together have [5, 3]");
     REQUIRE(optimizer.state().size() == 5);
 
     torch::optim::AdamW of_whole(whole.all);

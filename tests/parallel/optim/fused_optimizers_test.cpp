@@ -314,10 +314,11 @@ TEST(FusedAdamW, OtherSizesMessage) {
   auto& state = static_cast<torch::optim::AdamWParamState&>(*optimizer.state().at(parameter.unsafeGetTensorImpl()));
   const auto before = parameter.detach().clone();
   parameter.mutable_grad() = at::ones({2});
-  EXPECT_EQ(error_of([&] { optimizer.step(); }), "The gradient of a parameter of sizes [4] has sizes [2]");
+  EXPECT_EQ(error_of([&] { optimizer.step(); }), "[cohort] The gradient of a parameter of sizes [4] has sizes [2]");
   parameter.mutable_grad() = at::ones({4});
   state.exp_avg_sq(at::ones({4, 1}));
-  EXPECT_EQ(error_of([&] { optimizer.step(); }), "The exp_avg_sq of a parameter of sizes [4] has sizes [4, 1]");
+  EXPECT_EQ(error_of([&] { optimizer.step(); }),
+            "[cohort] The exp_avg_sq of a parameter of sizes [4] has sizes [4, 1]");
   EXPECT_TRUE(at::equal(parameter, before));
   EXPECT_EQ(state.step(), 1);
 }

@@ -287,7 +287,7 @@ TEST(GradScaler, StatesThatItRefusesMessages) {
   EXPECT_EQ(text(3), "The source state dict is Int, not a dict.");
   state.insert_or_assign("scale", 64.0);
   state.insert_or_assign("growth_factor", "two");
-  EXPECT_EQ(text(state), "\"growth_factor\" of the source state dict is String, not a number.");
+  EXPECT_EQ(text(state), "[cohort] \"growth_factor\" of the source state dict is String, not a number.");
   EXPECT_EQ(state.erase("growth_factor"), 1);
   EXPECT_EQ(text(state), "[cohort] The source state dict has no entry \"growth_factor\".");
   EXPECT_EQ(scaler.get_scale(), 4);

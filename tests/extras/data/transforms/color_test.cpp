@@ -139,7 +139,7 @@ TEST(ColorJitter, MistakesMessages) {
   EXPECT_EQ(error_text<c10::ValueError>([] { ColorJitter({.contrast = -1.0}); }),
             "If contrast is a single number, it must be non negative.");
   EXPECT_EQ(error_text<c10::ValueError>([] { ColorJitter({.hue = 0.6}); }),
-            "[cohort] hue values should be between (-0.5, 0.5), but got (-0.6, 0.6).");
+            "hue values should be between (-0.5, 0.5), but got (-0.6, 0.6).");
   SampleRandom random(0, 0, 0);
   EXPECT_EQ(error_text<c10::TypeError>([&] { ColorJitter({.hue = 0.1})(noise(2, 2, 2), random); }),
             "Input image tensor permitted channel values are [1, 3], but found 2");
