@@ -160,7 +160,7 @@ template <class Number>
 std::vector<Number> reduced(const LaunchPlace& place, std::vector<Number> numbers, ReduceOp op) {
   if (place.world_size == 1) return numbers;
   const at::Tensor own = at::tensor(numbers, c10::CppTypeToScalarType<Number>::value);
-  const at::Tensor all = numbers_over_ranks(own, {}, place.device, op);
+  const at::Tensor all = numbers_over_ranks(own, {}, place.device, std::move(op));
   std::copy_n(all.const_data_ptr<Number>(), numbers.size(), numbers.begin());
   return numbers;
 }
