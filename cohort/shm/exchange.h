@@ -24,8 +24,8 @@
 #include <string>
 #include <vector>
 
+#include "cohort/shm/call_options.h"
 #include "cohort/shm/failure.h"
-#include "cohort/shm/group.h"
 #include "cohort/shm/waiting.h"
 
 namespace cohort::shm {

@@ -25,10 +25,10 @@
 #include <vector>
 
 #include "cohort/base/result.h"
+#include "cohort/shm/call_options.h"
 #include "cohort/shm/common_memory.h"
 #include "cohort/shm/failure.h"
 #include "cohort/shm/purpose_texts.h"
-#include "cohort/shm/types.h"
 
 namespace cohort::shm {
 
@@ -57,33 +57,6 @@ struct GroupOptions {
   const std::function<std::string()>* find_obstacle = nullptr;
   /// join() sets it where it fails because a rank has ended: any other engine would wait for that rank, too.
   bool* has_lost_a_rank = nullptr;
-};
-
-struct CallOptions {
-  std::optional<std::chrono::milliseconds> timeout = {};
-  /// The call's record, from trace().schedule(); 0: the operation makes one.
-  uint64_t trace_id = 0;
-  /// The address in the program that the call came from; null: unknown.
-  const void* call_site = nullptr;
-  /// See PurposeTexts.
-  uint8_t purpose = 0;
-  /// Nothing else of this rank wants the core that the call runs on, nor does another rank: waiting may keep it for a while.
-  bool keeps_core = false;
-  /// Asked about every 250 ms while waiting: why the call can never end, or an empty text.
-  const std::function<std::string()>* find_obstacle = nullptr;
-};
-
-/// A reduction; `factor` is this rank's, for kPremulSum.
-struct Reduction {
-  ReduceOp op = ReduceOp::kSum;
-  double factor = 1.0;
-};
-
-/// The tensor that operations act on.
-struct Elements {
-  DType dtype = DType::kBytes;
-  size_t count = 0;
-  size_t num_bytes() const { return count * size_of(dtype); }
 };
 
 /// A name that nobody can guess.
