@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "cohort/elastic/launch.h"
+#include "cohort/elastic/launch_plan.h"
 #include "cohort/rendezvous/rendezvous.h"
 
 namespace cohort::elastic {

@@ -16,22 +16,11 @@
 #include "cohort/base/process.h"
 #include "cohort/elastic/agent_tools.h"
 #include "cohort/elastic/failure_report.h"
-#include "cohort/elastic/launch.h"
+#include "cohort/elastic/launch_plan.h"
 #include "cohort/elastic/worker_output.h"
+#include "cohort/elastic/worker_spec.h"
 
 namespace cohort::elastic {
-
-struct WorkerSpec {
-  int rank = 0;
-  int local_rank = 0;
-  std::vector<std::string> command;
-  std::map<std::string, std::string> environment;
-  WorkerRoutes routes;
-  /// Stands before each line that is shown by tee.
-  std::string line_prefix;
-  /// Where it may run; everywhere if empty.
-  std::vector<int> cpus;
-};
 
 /// What a group hears and says while its workers run.
 struct Surroundings {

@@ -6,7 +6,7 @@
 
 #include "cohort/base/result.h"
 #include "cohort/elastic/worker_environment.h"
-#include "cohort/elastic/worker_group.h"
+#include "cohort/elastic/worker_spec.h"
 
 namespace cohort::elastic {
 
