@@ -57,7 +57,7 @@ std::vector<int64_t> to_numbers(const at::Tensor& tensor) {
 
 [[noreturn]] void refuse_sizes(const std::vector<int64_t>& sizes) {
   C10_THROW_ERROR(ValueError,
-                  c10::str("the object sizes received are [", c10::Join(", ", sizes),
+                  c10::str("[cohort] the object sizes received are [", c10::Join(", ", sizes),
                            "]; all ranks must call the same object collective with lists of the same length"));
 }
 

@@ -8,7 +8,7 @@
 
 #include "cohort/parallel/ddp/bucket.h"
 #include "cohort/parallel/ddp/bucket_plan.h"
-#include "cohort/parallel/ddp/engine.h"
+#include "cohort/parallel/ddp/engine_input.h"
 
 namespace cohort::ddp {
 

@@ -4,15 +4,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "cohort/export.h"
 #include "cohort/parallel/ddp/bucket_plan.h"
 #include "cohort/parallel/ddp/comm_hook.h"
-#include "cohort/parallel/ddp/options.h"
-#include "cohort/parallel/ddp/reducer_errors.h"
+#include "cohort/parallel/ddp/engine_input.h"
 #include "cohort/parallel/ddp/reduction_observer.h"
 #include "cohort/parallel/ddp/step_times.h"
 
@@ -53,19 +51,6 @@ class GradientEngine {
   virtual bool is_expecting() const { return false; }
   /// Why no further step can begin; empty: none has failed.
   virtual std::string failure() const { return {}; }
-};
-
-/// What the engines share: parameters and settled options (group resolved, sparse flags of full length).
-struct EngineInput {
-  std::vector<at::Tensor> parameters;
-  ReducerOptions options;
-  Reader reader = Reader::kReducer;
-  /// Of gradients that do not arrive in their parameters' dtype: see low_precision.h. Needs a communication hook.
-  std::optional<at::ScalarType> gradient_dtype = {};
-  BucketCapacity capacity;
-  std::vector<ParameterInfo> infos;
-  /// First plan, in the order of reduction: PyTorch plans in parameter order and reverses the list of buckets.
-  BucketPlan first_plan;
 };
 
 std::unique_ptr<GradientEngine> make_overlap_engine(EngineInput input);

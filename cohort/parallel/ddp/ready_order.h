@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cohort/parallel/ddp/bucket_plan.h"
-#include "cohort/parallel/ddp/engine.h"
+#include "cohort/parallel/ddp/engine_input.h"
 
 namespace cohort::ddp {
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/parallel/ddp/engine.h"
+#include "cohort/parallel/ddp/engine_input.h"
 #include "cohort/parallel/ddp/unused.h"
 
 namespace cohort::ddp {

@@ -131,7 +131,7 @@ TEST(Agreement, ARankThatCannotGoOnMessage) {
     try {
       agree(claim, {group});
     } catch (const RankError& error) {
-      REQUIRE((error.failures() == RankFailures{{1, "[cohort] no paint\n  hint: buy some"}}));
+      REQUIRE((error.failures() == RankFailures{{1, "no paint\n  hint: buy some"}}));
     }
     claim.throws_own_failure = true;
     require_equal(text_on(group, claim), rank == 1 ? "[cohort] no paint\n  hint: buy some" : text);

@@ -97,7 +97,7 @@ TEST(RankExchange, AStepThatFailsIsThrownOnAll) {
       REQUIRE(false && "thrown");
     } catch (const RankError& error) {
       REQUIRE(error.failures().size() == 1);
-      require_equal(error.failures().at(3), "[cohort] no paint on 3\n  hint: buy some");
+      require_equal(error.failures().at(3), "no paint on 3\n  hint: buy some");
     }
   });
 }

@@ -176,7 +176,7 @@ COHORT_WORKER(objects_that_cannot_be_read) {
   } else {
     ObjectList list(2);
     const std::string text = error_of([&] { all_gather_object(list, IValue(7)); });
-    REQUIRE(text.starts_with("the object sizes received are [4611686018427387904, "));
+    REQUIRE(text.starts_with("[cohort] the object sizes received are [4611686018427387904, "));
     REQUIRE(text.ends_with("]; all ranks must call the same object collective with lists of the same length"));
   }
   barrier();

@@ -286,10 +286,11 @@ TEST(FullyShardOptimizerState, Messages) {
     REQUIRE_EQUAL(set(&adam), "[cohort] the optimizers of shards and of all parameters must be of one kind");
     torch::optim::AdamW two(
         {torch::optim::OptimizerParamGroup(whole.all), torch::optim::OptimizerParamGroup(Parameters())});
-    REQUIRE_EQUAL(set(&two), "loaded state dict has a different number of parameter groups");
+    REQUIRE_EQUAL(set(&two), "[cohort] loaded state dict has a different number of parameter groups");
     torch::optim::AdamW one(Parameters{whole.all[0]});
-    REQUIRE_EQUAL(set(&one),
-                  "loaded state dict contains a parameter group that doesn't match the size of optimizer's group");
+    REQUIRE_EQUAL(
+        set(&one),
+        "[cohort] loaded state dict contains a parameter group that doesn't match the size of optimizer's group");
     torch::optim::AdamW reversed(Parameters(whole.all.rbegin(), whole.all.rend()));
     REQUIRE_EQUAL(set(&reversed),
                   "[cohort] parameter 0 of group 0 has the shape [4], but all ranks' shards together have [5, 3]");
