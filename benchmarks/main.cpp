@@ -6,9 +6,9 @@
 
 #include "benchmarks/support/hardware.h"
 #include "benchmarks/support/question.h"
-#include "cohort/base/env.h"
-#include "cohort/base/text.h"
-#include "cohort/elastic/worker_allocator.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
+#include "cohort/elastic/plan/worker_allocator.h"
 
 namespace cohort::bench {
 namespace {

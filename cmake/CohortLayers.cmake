@@ -66,7 +66,7 @@ function(cohort_use_precompiled_header target)
   endif()
   if(NOT TARGET cohort_torch_fmt)
     # LibTorch brings fmt's headers, newer ones than the distribution, and no library of it.
-    add_library(cohort_torch_fmt STATIC "${PROJECT_SOURCE_DIR}/cohort/base/fmt.cpp")
+    add_library(cohort_torch_fmt STATIC "${PROJECT_SOURCE_DIR}/cohort/base/text/fmt.cpp")
     target_link_libraries(cohort_torch_fmt PRIVATE cohort::libtorch cohort_warnings)
   endif()
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:cohort_torch_fmt>)

@@ -47,11 +47,11 @@ set(COHORT_PUBLIC_HEADERS
     cohort/mesh/placement.h
 
     cohort/parallel/data_parallel/data_parallel.h
-    cohort/parallel/ddp/buffer_comm_hook.h
-    cohort/parallel/ddp/comm_hook.h
+    cohort/parallel/ddp/settings/buffer_comm_hook.h
+    cohort/parallel/ddp/settings/comm_hook.h
     cohort/parallel/ddp/distributed_data_parallel.h
-    cohort/parallel/ddp/grad_bucket.h
-    cohort/parallel/ddp/options.h
+    cohort/parallel/ddp/settings/grad_bucket.h
+    cohort/parallel/ddp/settings/options.h
     cohort/parallel/ddp/reducer.h
     cohort/parallel/functional/functional.h
     cohort/parallel/functional/functional_collectives.h
@@ -67,8 +67,8 @@ set(COHORT_PUBLIC_HEADERS
     cohort/data/loader/read_batch.h
     cohort/data/loader/tensors_of.h
     cohort/data/loader/worker_threads.h
-    cohort/base/file.h
-    cohort/base/result.h
+    cohort/base/file/file.h
+    cohort/base/error/result.h
     cohort/comm/backend/backend_request.h
     cohort/parallel/data_parallel/gather_log.h
     cohort/parallel/data_parallel/parallel_apply.h
@@ -84,7 +84,7 @@ set(COHORT_PUBLIC_HEADERS
 
 # Narrow headers, by their own names only: cohort/cohort.h stays what every training program needs.
 set(COHORT_NARROW_HEADERS
-    cohort/base/index_range.h
+    cohort/base/numbers/index_range.h
     cohort/checkpoint/checkpointer/checkpointer.h
     cohort/checkpoint/recovery/memory_snapshot.h
     cohort/checkpoint/recovery/skip_init.h
@@ -132,7 +132,7 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/context/ulysses_attention.h
     cohort/parallel/data_parallel/broadcast_reduce.h
     cohort/parallel/ddp/hooks/all_reduce_hook.h
-    cohort/parallel/ddp/hooks/comm_hook_type.h
+    cohort/parallel/ddp/comm_hook_type.h
     cohort/parallel/ddp/hooks/compress_hooks.h
     cohort/parallel/ddp/hooks/noop_hook.h
     cohort/parallel/ddp/hooks/post_local_sgd_hook.h
@@ -140,17 +140,17 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/ddp/hooks/power_sgd_state.h
     cohort/parallel/ddp/hooks/quantization_hooks.h
     cohort/parallel/dims/parallel_dims.h
-    cohort/parallel/fsdp/comm_plugins.h
+    cohort/parallel/fsdp/settings/comm_plugins.h
     cohort/parallel/fsdp/full_tensor.h
     cohort/parallel/fsdp/fully_shard.h
-    cohort/parallel/fsdp/group_settings.h
+    cohort/parallel/fsdp/settings/group_settings.h
     cohort/parallel/fsdp/memory_account.h
     cohort/parallel/fsdp/module_sharding.h
     cohort/parallel/fsdp/optimizer_state.h
-    cohort/parallel/fsdp/options.h
+    cohort/parallel/fsdp/settings/options.h
     cohort/parallel/fsdp/pass_arguments.h
     cohort/parallel/fsdp/sharded_module.h
-    cohort/parallel/fsdp/sharded_parameter.h
+    cohort/parallel/fsdp/tensors/sharded_parameter.h
     cohort/parallel/fsdp/replicate.h
     cohort/parallel/fsdp/sharding.h
     cohort/parallel/pipeline/microbatches.h
@@ -160,8 +160,8 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/pipeline/split.h
     cohort/parallel/pipeline/stage_list.h
     cohort/pipeline/action.h
-    cohort/parallel/fsdp/side_stream.h
-    cohort/parallel/fsdp/symm_mem_buffers.h
+    cohort/parallel/fsdp/settings/side_stream.h
+    cohort/parallel/fsdp/settings/symm_mem_buffers.h
     cohort/parallel/module/gradient_hooks.h
     cohort/parallel/norm/convert_sync_batch_norm.h
     cohort/parallel/norm/sync_batch_norm.h

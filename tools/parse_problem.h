@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort {
 

@@ -10,7 +10,7 @@
 #include "benchmarks/support/team.h"
 #include "benchmarks/support/turns.h"
 #include "build_facts.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 
 namespace cohort::bench {
 namespace {

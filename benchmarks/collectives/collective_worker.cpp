@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "benchmarks/collectives/collective_pattern.h"
-#include "cohort/base/cpu.h"
+#include "cohort/base/machine/cpu.h"
 
 namespace cohort::bench {
 namespace {

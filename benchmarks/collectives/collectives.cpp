@@ -20,7 +20,7 @@
 #include "benchmarks/support/team.h"
 #include "benchmarks/support/turn_order.h"
 #include "build_facts.h"
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::bench {
 namespace {

@@ -14,7 +14,7 @@
 #include "benchmarks/collectives/tensors.h"
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/serve_commands.h"
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/collectives/point_to_point.h"
 #include "cohort/comm/collectives/shm_empty.h"
 #include "cohort/comm/group/process_group.h"

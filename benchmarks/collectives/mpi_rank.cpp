@@ -13,7 +13,7 @@
 
 #include "benchmarks/collectives/collective_worker.h"
 #include "benchmarks/support/serve_commands.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 
 namespace cohort::bench {
 namespace {

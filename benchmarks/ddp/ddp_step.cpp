@@ -15,7 +15,7 @@
 #include "benchmarks/support/team.h"
 #include "benchmarks/support/turns.h"
 #include "build_facts.h"
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::bench {
 namespace {

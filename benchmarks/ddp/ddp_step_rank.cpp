@@ -27,7 +27,7 @@
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/serve_commands.h"
 #include "benchmarks/support/set_weights.h"
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/extras/models/resnet.h"

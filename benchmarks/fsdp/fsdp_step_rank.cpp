@@ -28,7 +28,7 @@
 #include "cohort/models/gpt.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
-#include "cohort/parallel/fsdp/host_layout.h"
+#include "cohort/parallel/fsdp/host/host_layout.h"
 #include "cohort/parallel/optim/fused_optimizers.h"
 
 namespace cohort::bench {

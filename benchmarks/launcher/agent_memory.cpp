@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "benchmarks/support/process_tree.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 
 namespace cohort::bench {
 

@@ -12,7 +12,7 @@
 #include "benchmarks/launcher/launchers.h"
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/team.h"
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::bench {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "benchmarks/support/turn_order.h"
 #include "build_facts.h"
-#include "cohort/base/port.h"
+#include "cohort/base/net/port.h"
 
 namespace cohort::bench {
 namespace {

@@ -8,8 +8,8 @@
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/team.h"
 #include "benchmarks/support/turns.h"
-#include "cohort/base/env.h"
-#include "cohort/elastic/worker_allocator.h"
+#include "cohort/base/system/env.h"
+#include "cohort/elastic/plan/worker_allocator.h"
 
 namespace cohort::bench {
 namespace {

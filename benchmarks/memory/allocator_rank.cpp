@@ -20,7 +20,7 @@
 
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/serve_commands.h"
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/memory/shared_allocator.h"
 #include "cohort/extras/models/resnet.h"
 #include "cohort/models/gpt.h"

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/process.h"
-#include "cohort/base/text.h"
+#include "cohort/base/process/process.h"
+#include "cohort/base/text/text.h"
 #include "cohort/rendezvous/rendezvous.h"
 
 namespace {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "benchmarks/shm/interleaved.h"
-#include "cohort/shm/call.h"
 #include "cohort/shm/report/formats.h"
 #include "cohort/shm/report/read_trace.h"
-#include "cohort/shm/trace.h"
+#include "cohort/shm/trace/call.h"
+#include "cohort/shm/trace/trace.h"
 
 namespace {
 

@@ -11,10 +11,10 @@
 #include "benchmarks/support/question.h"
 #include "benchmarks/support/turn_order.h"
 #include "benchmarks/support/value_or_throw.h"
-#include "cohort/base/cpu_topology.h"
-#include "cohort/base/env.h"
-#include "cohort/base/process.h"
-#include "cohort/base/text.h"
+#include "cohort/base/machine/cpu_topology.h"
+#include "cohort/base/process/process.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::bench {
 namespace {

@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #include "benchmarks/support/value_or_throw.h"
-#include "cohort/store/protocol.h"
-#include "cohort/store/socket.h"
+#include "cohort/store/stream/socket.h"
+#include "cohort/store/tcp/protocol.h"
 
 namespace cohort::bench {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 
 namespace cohort::bench {
 

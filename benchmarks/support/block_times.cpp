@@ -4,7 +4,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::bench {
 

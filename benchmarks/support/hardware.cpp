@@ -7,9 +7,9 @@
 #include <ctime>
 
 #include "build_facts.h"
-#include "cohort/base/cpu.h"
-#include "cohort/base/file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/machine/cpu.h"
+#include "cohort/base/text/text.h"
 #include "cohort/version.h"
 
 namespace cohort::bench {

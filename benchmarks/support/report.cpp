@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "benchmarks/support/value_or_throw.h"
-#include "cohort/base/atomic_file.h"
+#include "cohort/base/file/atomic_file.h"
 
 namespace cohort::bench {
 namespace {

@@ -14,8 +14,8 @@
 #include <stdexcept>
 
 #include "benchmarks/support/value_or_throw.h"
-#include "cohort/base/env.h"
-#include "cohort/base/text.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::bench {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/file.h"
-#include "cohort/base/process.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/process/process.h"
 
 namespace cohort::bench {
 

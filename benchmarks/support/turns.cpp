@@ -9,7 +9,7 @@
 
 #include "benchmarks/support/turn_order.h"
 #include "build_facts.h"
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 
 namespace cohort::bench {
 

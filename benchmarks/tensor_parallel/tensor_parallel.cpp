@@ -14,7 +14,7 @@
 #include "benchmarks/support/team.h"
 #include "benchmarks/support/turns.h"
 #include "build_facts.h"
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 
 namespace cohort::bench {
 namespace {

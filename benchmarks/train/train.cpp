@@ -28,7 +28,7 @@
 #include "benchmarks/support/value_or_throw.h"
 #include "benchmarks/train/train_rows.h"
 #include "build_facts.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/extras/files/stand_ins/stand_in.h"
 
 namespace cohort::bench {

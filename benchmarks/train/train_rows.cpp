@@ -7,7 +7,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::bench {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <map>
 
-#include "cohort/base/address.h"
-#include "cohort/base/text.h"
+#include "cohort/base/net/address.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::job {
 namespace {

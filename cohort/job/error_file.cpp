@@ -2,9 +2,9 @@
 
 #include <ctime>
 
-#include "cohort/base/env.h"
-#include "cohort/base/file.h"
-#include "cohort/base/json_text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/json_text.h"
 
 namespace cohort::job {
 

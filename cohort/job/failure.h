@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-#include "cohort/base/failure.h"
+#include "cohort/base/error/failure.h"
 #include "cohort/job/operation.h"
 
 namespace cohort::job {

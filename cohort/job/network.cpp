@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <algorithm>
 
-#include "cohort/base/env.h"
-#include "cohort/base/host.h"
-#include "cohort/base/text.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/system/host.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::job {
 namespace {

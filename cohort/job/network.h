@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/interfaces.h"
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
+#include "cohort/base/net/interfaces.h"
 
 namespace cohort::job {
 

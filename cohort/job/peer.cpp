@@ -5,9 +5,9 @@
 #include <map>
 #include <sstream>
 
-#include "cohort/base/host.h"
-#include "cohort/base/process_state.h"
-#include "cohort/base/text.h"
+#include "cohort/base/system/host.h"
+#include "cohort/base/system/process_state.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::job {
 namespace {

@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cohort/base/file.h"
-#include "cohort/base/text.h"
-#include "cohort/shm/group.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/text/text.h"
+#include "cohort/shm/engine/group.h"
 
 namespace cohort::job {
 namespace {

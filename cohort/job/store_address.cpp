@@ -14,12 +14,12 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/base/deadline.h"
-#include "cohort/base/host.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
-#include "cohort/store/protocol.h"
-#include "cohort/store/socket.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/system/deadline.h"
+#include "cohort/base/system/host.h"
+#include "cohort/base/text/text.h"
+#include "cohort/store/stream/socket.h"
+#include "cohort/store/tcp/protocol.h"
 
 namespace cohort::job {
 namespace {

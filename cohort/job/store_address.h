@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "cohort/base/address.h"
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
+#include "cohort/base/net/address.h"
 
 namespace cohort::job {
 

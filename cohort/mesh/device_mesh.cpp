@@ -11,7 +11,7 @@
 #include <numeric>
 #include <set>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/mesh/mesh_groups.h"
 #include "cohort/mesh/mesh_state.h"

@@ -9,8 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "cohort/base/cpu.h"
-#include "cohort/base/env.h"
+#include "cohort/base/machine/cpu.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/mesh/purpose.h"

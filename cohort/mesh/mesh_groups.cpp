@@ -3,7 +3,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/group/device.h"
 #include "cohort/comm/group/subgroups.h"

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "cohort/base/count.h"
+#include "cohort/base/numbers/count.h"
 
 namespace cohort::mesh {
 namespace {

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cohort/base/index_range.h"
+#include "cohort/base/numbers/index_range.h"
 #include "cohort/export.h"
 #include "cohort/mesh/placement.h"
 

@@ -9,7 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::models {
 namespace {

@@ -11,12 +11,12 @@
 #include <memory>
 #include <utility>
 
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/text/text.h"
 #include "cohort/checkpoint/state/module_names.h"
 #include "cohort/checkpoint/state/state_dict.h"
 #include "cohort/comm/error/throw_error.h"
-#include "cohort/files/tensors/shown_text.h"
+#include "cohort/files/tensors/elements/shown_text.h"
 #include "cohort/models/pretrainable.h"
 #include "cohort/models/weight_file.h"
 

@@ -12,8 +12,8 @@
 
 #include "cohort/checkpoint/file/scalar_type.h"
 #include "cohort/checkpoint/state/module_names.h"
-#include "cohort/files/tensors/open_source.h"
-#include "cohort/files/tensors/shown_text.h"
+#include "cohort/files/tensors/elements/shown_text.h"
+#include "cohort/files/tensors/sources/open_source.h"
 
 namespace cohort::models {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <unordered_set>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/checkpoint/state/named_tensors.h"
 
 namespace cohort::models {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::pipeline {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/text/text.h"
 #include "cohort/pipeline/action_text.h"
 
 namespace cohort::pipeline {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/pipeline/action.h"
 
 namespace cohort::pipeline {

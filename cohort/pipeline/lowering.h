@@ -3,7 +3,7 @@
 /// RESHARDs that stand side by side are in ascending order (Python's in that of its sets).
 #pragma once
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/pipeline/action.h"
 
 namespace cohort::pipeline {

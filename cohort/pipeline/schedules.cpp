@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/pipeline/schedule_lists.h"
 #include "cohort/pipeline/stage_ranks.h"
 

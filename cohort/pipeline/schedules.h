@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/pipeline/action.h"
 
 namespace cohort::pipeline {

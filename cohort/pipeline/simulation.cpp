@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/pipeline/action_key.h"
 #include "cohort/pipeline/action_text.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/pipeline/action.h"
 
 namespace cohort::pipeline {

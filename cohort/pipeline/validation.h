@@ -1,7 +1,7 @@
 /// Whether lists are complete and consistent. Whether they come to an end: simulation.h.
 #pragma once
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/pipeline/action.h"
 #include "cohort/pipeline/schedules.h"
 

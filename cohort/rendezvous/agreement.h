@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/rendezvous/journal.h"
 #include "cohort/rendezvous/settings.h"
 

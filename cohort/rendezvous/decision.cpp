@@ -5,8 +5,8 @@
 #include <set>
 #include <tuple>
 
-#include "cohort/base/address.h"
-#include "cohort/base/text.h"
+#include "cohort/base/net/address.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::rendezvous {
 namespace {

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <optional>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/rendezvous/rendezvous.h"
 
 namespace cohort::rendezvous {

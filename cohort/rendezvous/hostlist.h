@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 
 namespace cohort::rendezvous {
 

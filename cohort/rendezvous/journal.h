@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cohort/rendezvous/records.h"
-#include "cohort/store/store.h"
+#include "cohort/store/keys/store.h"
 
 namespace cohort::rendezvous {
 

@@ -4,8 +4,8 @@
 
 #include <cerrno>
 
-#include "cohort/base/env.h"
-#include "cohort/base/text.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 #include "cohort/rendezvous/mpi_proxy.h"
 
 namespace cohort::rendezvous {

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "cohort/base/host.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/system/host.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::rendezvous {
 namespace {

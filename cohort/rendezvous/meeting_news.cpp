@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <system_error>
 
-#include "cohort/base/host.h"
-#include "cohort/base/interfaces.h"
-#include "cohort/base/log.h"
-#include "cohort/base/process.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/net/interfaces.h"
+#include "cohort/base/process/process.h"
+#include "cohort/base/system/host.h"
+#include "cohort/base/text/text.h"
 #include "cohort/rendezvous/agreement.h"
 #include "cohort/rendezvous/meeting.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "cohort/base/deadline.h"
+#include "cohort/base/system/deadline.h"
 #include "cohort/rendezvous/records.h"
 #include "cohort/rendezvous/state.h"
 

@@ -5,18 +5,18 @@
 #include <random>
 #include <thread>
 
-#include "cohort/base/deadline.h"
-#include "cohort/base/env.h"
-#include "cohort/base/host.h"
-#include "cohort/base/interfaces.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/net/interfaces.h"
+#include "cohort/base/system/deadline.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/system/host.h"
+#include "cohort/base/text/text.h"
 #include "cohort/rendezvous/own_host.h"
 #include "cohort/rendezvous/scheduler_environment.h"
-#include "cohort/store/etcd_store.h"
-#include "cohort/store/file_store.h"
-#include "cohort/store/tcp_client.h"
-#include "cohort/store/token.h"
+#include "cohort/store/etcd/etcd_store.h"
+#include "cohort/store/file/file_store.h"
+#include "cohort/store/tcp/tcp_client.h"
+#include "cohort/store/tcp/token.h"
 
 namespace cohort::rendezvous {
 namespace {

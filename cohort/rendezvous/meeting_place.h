@@ -7,11 +7,11 @@
 #include <memory>
 #include <string>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/rendezvous/settings.h"
-#include "cohort/store/patience.h"
-#include "cohort/store/store.h"
-#include "cohort/store/tcp_server.h"
+#include "cohort/store/keys/patience.h"
+#include "cohort/store/keys/store.h"
+#include "cohort/store/tcp/tcp_server.h"
 
 namespace cohort::rendezvous {
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "cohort/base/file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/text/text.h"
 #include "cohort/rendezvous/scheduler_environment.h"
 
 namespace cohort::rendezvous {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "cohort/base/host.h"
-#include "cohort/base/interfaces.h"
+#include "cohort/base/net/interfaces.h"
+#include "cohort/base/system/host.h"
 
 namespace cohort::rendezvous {
 namespace {

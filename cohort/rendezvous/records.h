@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/rendezvous/rendezvous.h"
 
 namespace cohort::rendezvous {

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <system_error>
 
-#include "cohort/base/log.h"
-#include "cohort/base/process.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/process/process.h"
+#include "cohort/base/text/text.h"
 #include "cohort/rendezvous/meeting.h"
 #include "cohort/rendezvous/standalone.h"
 

@@ -17,7 +17,7 @@
 #include <variant>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/rendezvous/settings.h"
 
 namespace cohort::rendezvous {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/rendezvous/hostlist.h"
 
 namespace cohort::rendezvous {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/rendezvous/mpi_proxy.h"
 
 namespace cohort::rendezvous {

@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "cohort/base/text.h"
-#include "cohort/base/url.h"
+#include "cohort/base/net/url.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::rendezvous {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/address.h"
-#include "cohort/base/result.h"
-#include "cohort/store/tls_options.h"
+#include "cohort/base/error/result.h"
+#include "cohort/base/net/address.h"
+#include "cohort/store/tls/tls_options.h"
 
 namespace cohort::rendezvous {
 

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "cohort/base/host.h"
+#include "cohort/base/system/host.h"
 #include "cohort/rendezvous/event_queue.h"
 #include "cohort/rendezvous/worker_store.h"
 

@@ -1,6 +1,6 @@
 #include "cohort/rendezvous/worker_store.h"
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 
 namespace cohort::rendezvous {
 

@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "cohort/base/port.h"
-#include "cohort/base/result.h"
-#include "cohort/store/tcp_server.h"
+#include "cohort/base/error/result.h"
+#include "cohort/base/net/port.h"
+#include "cohort/store/tcp/tcp_server.h"
 
 namespace cohort::rendezvous {
 

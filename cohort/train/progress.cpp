@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cohort/base/deadline.h"
+#include "cohort/base/system/deadline.h"
 #include "cohort/report/progress/step_text.h"
 #include "cohort/report/terminal/figures.h"
 #include "cohort/report/terminal/live_line.h"

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <unordered_set>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::train {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::vault {
 

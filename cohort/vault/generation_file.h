@@ -15,9 +15,9 @@
 #include <span>
 #include <string_view>
 
-#include "cohort/base/file.h"
-#include "cohort/base/result.h"
-#include "cohort/shm/shared_memory.h"
+#include "cohort/base/error/result.h"
+#include "cohort/base/file/file.h"
+#include "cohort/shm/memory/shared_memory.h"
 
 namespace cohort::vault {
 

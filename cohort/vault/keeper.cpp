@@ -6,8 +6,8 @@
 #include <set>
 #include <tuple>
 
-#include "cohort/base/address.h"
-#include "cohort/store/tcp_client.h"
+#include "cohort/base/net/address.h"
+#include "cohort/store/tcp/tcp_client.h"
 
 namespace cohort::vault {
 

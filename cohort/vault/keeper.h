@@ -29,8 +29,8 @@
 #include <string>
 #include <thread>
 
-#include "cohort/base/result.h"
-#include "cohort/store/store.h"
+#include "cohort/base/error/result.h"
+#include "cohort/store/keys/store.h"
 #include "cohort/vault/generation_file.h"
 #include "cohort/vault/keeper/file_slots.h"
 #include "cohort/vault/keeper/partner_copy.h"

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "cohort/base/file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::vault {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 
 namespace cohort::vault {
 

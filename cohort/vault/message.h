@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 
 namespace cohort::vault {
 
@@ -27,7 +27,7 @@ enum class Op : uint32_t {
   kRead = 8,   ///< id, offset, length; the answer, then the bytes. TCP
 };
 
-/// Proofs and random numbers (store/token.h), and tickets.
+/// Proofs and random numbers (store/tcp/token.h), and tickets.
 inline constexpr size_t kSecretBytes = 32;
 
 /// What a client over TCP sends first, in answer to the server's random number. The answer is the server's proof.

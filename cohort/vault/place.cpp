@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "cohort/base/env.h"
-#include "cohort/base/text.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::vault {
 

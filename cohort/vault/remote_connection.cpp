@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cohort/base/text.h"
-#include "cohort/store/token.h"
+#include "cohort/base/text/text.h"
+#include "cohort/store/tcp/token.h"
 
 namespace cohort::vault {
 

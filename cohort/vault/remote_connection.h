@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/vault/message.h"
 #include "cohort/vault/vault.h"
 

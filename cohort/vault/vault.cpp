@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "cohort/base/text.h"
-#include "cohort/shm/shared_memory.h"
+#include "cohort/base/text/text.h"
+#include "cohort/shm/memory/shared_memory.h"
 #include "cohort/vault/memory_room.h"
 
 namespace cohort::vault {

@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "cohort/base/file.h"
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
+#include "cohort/base/file/file.h"
 
 namespace cohort::vault {
 

@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cohort/base/text.h"
-#include "cohort/shm/unix_socket.h"
-#include "cohort/store/socket.h"
-#include "cohort/store/token.h"
+#include "cohort/base/text/text.h"
+#include "cohort/shm/memory/unix_socket.h"
+#include "cohort/store/stream/socket.h"
+#include "cohort/store/tcp/token.h"
 #include "cohort/vault/secret.h"
 
 namespace cohort::vault {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/file.h"
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
+#include "cohort/base/file/file.h"
 #include "cohort/vault/message.h"
 
 namespace cohort::vault {

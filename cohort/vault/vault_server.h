@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/base/file.h"
-#include "cohort/base/result.h"
-#include "cohort/store/key_pair.h"
+#include "cohort/base/error/result.h"
+#include "cohort/base/file/file.h"
+#include "cohort/store/tls/key_pair.h"
 #include "cohort/vault/message.h"
 #include "cohort/vault/remote_connection.h"
 #include "cohort/vault/vault.h"
@@ -29,7 +29,7 @@ class VaultServer {
   /// Of one kind. When there are more, the oldest goes that has not proved itself, or else the new one.
   static constexpr size_t kMostConnections = 1024;
 
-  /// `token`: the agents' (store/token.h); "" if they have none.
+  /// `token`: the agents' (store/tcp/token.h); "" if they have none.
   static base::Result<std::unique_ptr<VaultServer>> start(const std::string& token);
   ~VaultServer();
   VaultServer(const VaultServer&) = delete;

@@ -1,8 +1,8 @@
 // The programs of docs/guide/ddp.md (tests/tools/guide_test.py compares them), each run by two ranks.
 #include <cohort/comm/collectives/collectives.h>
+#include <cohort/parallel/ddp/comm_hook_type.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
 #include <cohort/parallel/ddp/hooks/all_reduce_hook.h>
-#include <cohort/parallel/ddp/hooks/comm_hook_type.h>
 #include <cohort/parallel/ddp/hooks/compress_hooks.h>
 #include <cohort/parallel/ddp/hooks/power_sgd_hook.h>
 #include <cohort/parallel/ddp/reducer.h>

@@ -1,9 +1,9 @@
-#include "cohort/base/address.h"
+#include "cohort/base/net/address.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 
 namespace cohort::base {
 namespace {

@@ -1,4 +1,4 @@
-#include "cohort/base/count.h"
+#include "cohort/base/numbers/count.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "cohort/base/cpu.h"
+#include "cohort/base/machine/cpu.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/file/file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::base {

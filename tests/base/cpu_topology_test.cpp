@@ -1,10 +1,10 @@
-#include "cohort/base/cpu_topology.h"
+#include "cohort/base/machine/cpu_topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/file/file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::base {

@@ -1,4 +1,4 @@
-#include "cohort/base/deadline.h"
+#include "cohort/base/system/deadline.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 
 #include <gtest/gtest.h>
 

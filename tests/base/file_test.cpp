@@ -1,6 +1,6 @@
-#include "cohort/base/file.h"
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/env.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/system/env.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cohort/base/http_server.h"
+#include "cohort/base/net/http_server.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "cohort/base/interfaces.h"
+#include "cohort/base/net/interfaces.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cohort/base/json_text.h"
+#include "cohort/base/text/json_text.h"
 
 #include <gtest/gtest.h>
 

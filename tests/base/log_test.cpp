@@ -1,4 +1,4 @@
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 
 #include <gtest/gtest.h>
 

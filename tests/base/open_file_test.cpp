@@ -1,4 +1,4 @@
-#include "cohort/base/open_file.h"
+#include "cohort/base/file/open_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@
 #include <cstdio>
 #include <functional>
 
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/count.h"
-#include "cohort/base/disk_room.h"
-#include "cohort/base/host.h"
-#include "cohort/base/lock_file.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/file/disk_room.h"
+#include "cohort/base/numbers/count.h"
+#include "cohort/base/process/lock_file.h"
+#include "cohort/base/system/host.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::base {

@@ -1,8 +1,8 @@
-#include "cohort/base/pickle_reader.h"
+#include "cohort/base/pickle/pickle_reader.h"
 
 #include <gtest/gtest.h>
 
-#include "cohort/base/pickle_writer.h"
+#include "cohort/base/pickle/pickle_writer.h"
 
 namespace cohort::base {
 namespace {

@@ -1,4 +1,4 @@
-#include "cohort/base/pickle_writer.h"
+#include "cohort/base/pickle/pickle_writer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cohort/base/port.h"
+#include "cohort/base/net/port.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -17,10 +17,10 @@
 #include <stdexcept>
 #include <thread>
 
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/cpu_topology.h"
-#include "cohort/base/process.h"
-#include "cohort/base/process_state.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/machine/cpu_topology.h"
+#include "cohort/base/process/process.h"
+#include "cohort/base/system/process_state.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/wait_until_gone.h"

@@ -1,4 +1,4 @@
-#include "cohort/base/process_state.h"
+#include "cohort/base/system/process_state.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

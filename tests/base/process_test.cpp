@@ -1,4 +1,4 @@
-#include "cohort/base/process.h"
+#include "cohort/base/process/process.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -9,8 +9,8 @@
 #include <iostream>
 #include <stdexcept>
 
-#include "cohort/base/cpu_topology.h"
-#include "cohort/base/disk_room.h"
+#include "cohort/base/file/disk_room.h"
+#include "cohort/base/machine/cpu_topology.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/wait_until_gone.h"
 

@@ -1,4 +1,4 @@
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 
 #include <gtest/gtest.h>
 

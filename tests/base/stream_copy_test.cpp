@@ -1,4 +1,4 @@
-#include "cohort/base/stream_copy.h"
+#include "cohort/base/machine/stream_copy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cohort/base/url.h"
+#include "cohort/base/net/url.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cohort/base/utf8.h"
+#include "cohort/base/text/utf8.h"
 
 #include <gtest/gtest.h>
 

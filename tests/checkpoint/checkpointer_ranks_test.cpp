@@ -12,8 +12,8 @@
 #include <string>
 #include <thread>
 
-#include "cohort/base/host.h"
-#include "cohort/base/text.h"
+#include "cohort/base/system/host.h"
+#include "cohort/base/text/text.h"
 #include "cohort/checkpoint/checkpointer/checkpointer.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "tests/checkpoint/rank_files.h"

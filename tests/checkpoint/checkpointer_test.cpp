@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/host.h"
-#include "cohort/base/lock_file.h"
+#include "cohort/base/process/lock_file.h"
+#include "cohort/base/system/host.h"
 #include "tests/checkpoint/rank_files.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/data/error_text.h"

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/group/process_group.h"
-#include "cohort/store/tcp_server.h"
+#include "cohort/store/tcp/tcp_server.h"
 #include "cohort/vault/place.h"
 #include "cohort/vault/vault_server.h"
 

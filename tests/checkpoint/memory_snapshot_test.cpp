@@ -14,11 +14,11 @@
 #include <csignal>
 #include <thread>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/checkpoint/checkpointer/stop_signals.h"
 #include "cohort/checkpoint/recovery/skip_init.h"
 #include "cohort/checkpoint/recovery/snapshot_layout.h"
-#include "cohort/store/tcp_client.h"
+#include "cohort/store/tcp/tcp_client.h"
 #include "tests/checkpoint/job_of_one.h"
 
 namespace cohort::checkpoint {

@@ -14,7 +14,7 @@
 #include "cohort/checkpoint/sharded/sharded_checkpoint.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/object_collectives.h"
-#include "cohort/files/tensors/stored_checkpoint.h"
+#include "cohort/files/tensors/dcp/stored_checkpoint.h"
 #include "tests/checkpoint/sharded_layouts.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/support/rank_processes.h"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/dtensor/api/dtensor.h"

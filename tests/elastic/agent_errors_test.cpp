@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "tests/elastic/launcher.h"
 
 namespace cohort::elastic {

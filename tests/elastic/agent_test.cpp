@@ -9,13 +9,13 @@
 #include <set>
 #include <sstream>
 
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/cpu_topology.h"
-#include "cohort/base/port.h"
-#include "cohort/base/text.h"
-#include "cohort/elastic/cpu_placement.h"
-#include "cohort/elastic/launch.h"
-#include "cohort/store/tcp_server.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/machine/cpu_topology.h"
+#include "cohort/base/net/port.h"
+#include "cohort/base/text/text.h"
+#include "cohort/elastic/agent/launch.h"
+#include "cohort/elastic/plan/cpu_placement.h"
+#include "cohort/store/tcp/tcp_server.h"
 #include "tests/elastic/launcher.h"
 #include "tests/rendezvous/played_leader.h"
 #include "tests/support/temporary_folder.h"

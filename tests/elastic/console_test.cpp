@@ -1,4 +1,4 @@
-#include "cohort/elastic/console.h"
+#include "cohort/elastic/output/console.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 
 namespace cohort::elastic {
 namespace {

@@ -1,4 +1,4 @@
-#include "cohort/elastic/cpu_placement.h"
+#include "cohort/elastic/plan/cpu_placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,13 +1,13 @@
-#include "cohort/elastic/failure_report.h"
-#include "cohort/base/atomic_file.h"
+#include "cohort/elastic/report/failure_report.h"
+#include "cohort/base/file/atomic_file.h"
 
 #include <gtest/gtest.h>
 
 #include <csignal>
 #include <cstdlib>
 
-#include "cohort/base/env.h"
-#include "cohort/base/text.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::elastic {

@@ -1,9 +1,9 @@
-#include "cohort/elastic/health_check.h"
+#include "cohort/elastic/report/health_check.h"
 
 #include <gtest/gtest.h>
 
-#include "cohort/base/port.h"
-#include "cohort/store/socket.h"
+#include "cohort/base/net/port.h"
+#include "cohort/store/stream/socket.h"
 
 namespace cohort::elastic {
 namespace {

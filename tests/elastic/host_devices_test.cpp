@@ -1,4 +1,4 @@
-#include "cohort/elastic/host_devices.h"
+#include "cohort/elastic/plan/host_devices.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cohort/elastic/launch.h"
+#include "cohort/elastic/agent/launch.h"
 
 #include <gtest/gtest.h>
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/env.h"
-#include "cohort/base/port.h"
-#include "cohort/base/process.h"
+#include "cohort/base/net/port.h"
+#include "cohort/base/process/process.h"
+#include "cohort/base/system/env.h"
 
 namespace cohort::elastic {
 

@@ -8,9 +8,9 @@
 #include <csignal>
 #include <stdexcept>
 
-#include "cohort/base/env.h"
-#include "cohort/base/process.h"
-#include "cohort/base/text.h"
+#include "cohort/base/process/process.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 #include "tests/elastic/launcher.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/wait_until_gone.h"

@@ -1,5 +1,5 @@
-#include "cohort/elastic/log_routing.h"
-#include "cohort/base/atomic_file.h"
+#include "cohort/elastic/output/log_routing.h"
+#include "cohort/base/file/atomic_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cohort/elastic/packaged_python.h"
+#include "cohort/elastic/plan/packaged_python.h"
 
 #include <gtest/gtest.h>
 

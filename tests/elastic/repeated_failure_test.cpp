@@ -1,4 +1,4 @@
-#include "cohort/elastic/repeated_failure.h"
+#include "cohort/elastic/report/repeated_failure.h"
 
 #include <gtest/gtest.h>
 

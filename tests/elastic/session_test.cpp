@@ -1,9 +1,9 @@
-#include "cohort/elastic/session.h"
+#include "cohort/elastic/processes/session.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "cohort/base/process.h"
+#include "cohort/base/process/process.h"
 
 namespace cohort::elastic {
 namespace {

@@ -1,4 +1,4 @@
-#include "cohort/elastic/signals.h"
+#include "cohort/elastic/events/signals.h"
 
 #include <gtest/gtest.h>
 

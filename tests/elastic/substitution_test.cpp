@@ -1,4 +1,4 @@
-#include "cohort/elastic/substitution.h"
+#include "cohort/elastic/output/substitution.h"
 
 #include <gtest/gtest.h>
 

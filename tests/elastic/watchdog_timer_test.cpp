@@ -1,4 +1,4 @@
-#include "cohort/elastic/watchdog_timer.h"
+#include "cohort/elastic/processes/watchdog_timer.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,10 +10,10 @@
 #include <csignal>
 #include <filesystem>
 
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/env.h"
-#include "cohort/base/process.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/process/process.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::elastic {

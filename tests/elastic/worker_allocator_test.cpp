@@ -1,11 +1,11 @@
-#include "cohort/elastic/worker_allocator.h"
+#include "cohort/elastic/plan/worker_allocator.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 
 namespace cohort::elastic {
 namespace {

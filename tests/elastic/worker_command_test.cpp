@@ -1,5 +1,5 @@
-#include "cohort/elastic/worker_command.h"
-#include "cohort/base/atomic_file.h"
+#include "cohort/elastic/plan/worker_command.h"
+#include "cohort/base/file/atomic_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cohort/elastic/worker_environment.h"
+#include "cohort/elastic/plan/worker_environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cohort/elastic/worker_health.h"
+#include "cohort/elastic/workers/worker_health.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cohort/elastic/worker_output.h"
+#include "cohort/elastic/output/worker_output.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

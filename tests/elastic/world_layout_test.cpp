@@ -1,4 +1,4 @@
-#include "cohort/elastic/world_layout.h"
+#include "cohort/elastic/plan/world_layout.h"
 
 #include <gtest/gtest.h>
 

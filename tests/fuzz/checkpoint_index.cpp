@@ -1,12 +1,12 @@
 // The index of a sharded checkpoint. A first byte of 1: the checksum of our part is made right, so that what is behind it is
 // reached.
-#include "cohort/files/tensors/checkpoint_index.h"
+#include "cohort/files/tensors/plan/checkpoint_index.h"
 
 #include <nlohmann/json.hpp>
 
-#include "cohort/base/json_text.h"
-#include "cohort/files/tensors/crc32.h"
-#include "cohort/files/tensors/plain_json.h"
+#include "cohort/base/text/json_text.h"
+#include "cohort/files/tensors/elements/crc32.h"
+#include "cohort/files/tensors/elements/plain_json.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace cohort::files {

@@ -1,7 +1,7 @@
 // CSV files: the first byte says the format. What is read is written with quotes around every field, and is the same then.
 #include <vector>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/extras/files/arrays/csv_reader.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,7 +1,7 @@
 // `.metadata` of a folder of torch.distributed.checkpoint.
-#include "cohort/files/tensors/dcp_metadata.h"
+#include "cohort/files/tensors/dcp/dcp_metadata.h"
 
-#include "cohort/files/tensors/safetensors_header.h"
+#include "cohort/files/tensors/safetensors/safetensors_header.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace cohort::files {

@@ -25,7 +25,7 @@
 #include <random>
 #include <thread>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/mutator.h"
 

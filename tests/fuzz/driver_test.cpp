@@ -9,7 +9,7 @@
 #include <iterator>
 #include <string>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::fuzz {

@@ -4,10 +4,10 @@
 
 #include <string>
 
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
-#include "cohort/store/base64.h"
-#include "cohort/store/etcd_store.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/text/text.h"
+#include "cohort/store/etcd/etcd_store.h"
+#include "cohort/store/tls/base64.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/store/scripted_stream.h"
 

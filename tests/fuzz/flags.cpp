@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/text/text.h"
 #include "cohort/rendezvous/scheduler_flags.h"
 #include "tests/fuzz/fuzz.h"
 #include "tools/cohort/config_file.h"

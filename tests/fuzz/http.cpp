@@ -2,8 +2,8 @@
 // store/http_client.
 #include <string>
 
-#include "cohort/base/http_server.h"
-#include "cohort/store/http_client.h"
+#include "cohort/base/net/http_server.h"
+#include "cohort/store/etcd/http_client.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/store/scripted_stream.h"
 

@@ -2,8 +2,8 @@
 // written again, or an error.
 #include <unordered_set>
 
-#include "cohort/base/pickle_reader.h"
-#include "cohort/base/pickle_writer.h"
+#include "cohort/base/pickle/pickle_reader.h"
+#include "cohort/base/pickle/pickle_writer.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace cohort::base {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "cohort/files/tensors/pt_source.h"
+#include "cohort/files/tensors/sources/pt_source.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace cohort::fuzz {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/extras/report/records/csv_log.h"
 #include "cohort/report/records/json_lines_log.h"
 #include "tests/fuzz/fuzz.h"

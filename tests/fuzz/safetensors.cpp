@@ -1,7 +1,7 @@
 // Headers of safetensors files: 8 bytes that say how much data the file has, then JSON.
 #include <cstring>
 
-#include "cohort/files/tensors/safetensors_header.h"
+#include "cohort/files/tensors/safetensors/safetensors_header.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace cohort::files {

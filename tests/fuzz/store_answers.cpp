@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "cohort/store/tcp_client.h"
+#include "cohort/store/tcp/tcp_client.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace cohort::store {

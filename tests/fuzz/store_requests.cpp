@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "cohort/store/protocol.h"
-#include "cohort/store/table.h"
+#include "cohort/store/keys/table.h"
+#include "cohort/store/tcp/protocol.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace cohort::store {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <string>
 
-#include "cohort/base/json_text.h"
+#include "cohort/base/text/json_text.h"
 #include "cohort/report/config/toml.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,6 +1,6 @@
 // Zip files of torch.save, and pickles in a file that is otherwise good, for the checksum of a changed one would not fit.
-#include "cohort/files/tensors/crc32.h"
-#include "cohort/files/tensors/zip_layout.h"
+#include "cohort/files/tensors/elements/crc32.h"
+#include "cohort/files/tensors/pt/zip_layout.h"
 #include "tests/fuzz/pt_check.h"
 
 namespace cohort::fuzz {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "cohort/base/env.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/system/env.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::job {

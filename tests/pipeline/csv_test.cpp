@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/pipeline/schedules.h"
 #include "tests/support/temporary_folder.h"
 

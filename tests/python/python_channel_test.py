@@ -101,7 +101,7 @@ def test_errors():
     with pytest.raises(ValueError, match=r"^\[cohort\] the name of a tensor channel has 1 to 64 bytes, got 0"):
         TensorListener("")
     name = uuid.uuid4().hex
-    with pytest.raises(torch.distributed.DistNetworkError, match=f'^no process listens on tensor channel "{name}" after 10 ms\n'):
+    with pytest.raises(torch.distributed.DistNetworkError, match=rf'^\[cohort\] no process listens on tensor channel "{name}" after 10 ms\n'):
         TensorChannel.connect(name, timeout=0.01)
     assert not far.poll() and not far.poll(0.01)
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "cohort/base/port.h"
+#include "cohort/base/net/port.h"
 
 namespace cohort::rendezvous {
 namespace {

@@ -7,12 +7,12 @@
 #include <atomic>
 #include <thread>
 
-#include "cohort/base/env.h"
-#include "cohort/base/port.h"
+#include "cohort/base/net/port.h"
+#include "cohort/base/system/env.h"
 #include "cohort/rendezvous/records.h"
-#include "cohort/store/socket.h"
-#include "cohort/store/tcp_client.h"
-#include "cohort/store/tcp_server.h"
+#include "cohort/store/stream/socket.h"
+#include "cohort/store/tcp/tcp_client.h"
+#include "cohort/store/tcp/tcp_server.h"
 #include "tests/rendezvous/nodes.h"
 #include "tests/rendezvous/played_leader.h"
 

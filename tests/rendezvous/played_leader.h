@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cohort/rendezvous/records.h"
-#include "cohort/store/tcp_client.h"
+#include "cohort/store/tcp/tcp_client.h"
 
 namespace cohort::rendezvous {
 

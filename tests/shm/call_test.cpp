@@ -1,4 +1,4 @@
-#include "cohort/shm/call.h"
+#include "cohort/shm/trace/call.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

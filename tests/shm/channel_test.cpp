@@ -1,4 +1,4 @@
-#include "cohort/shm/channel.h"
+#include "cohort/shm/transfer/channel.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "cohort/shm/group.h"
+#include "cohort/shm/engine/group.h"
 
 namespace cohort::shm {
 

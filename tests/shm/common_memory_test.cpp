@@ -1,4 +1,4 @@
-#include "cohort/shm/common_memory.h"
+#include "cohort/shm/memory/common_memory.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -3,9 +3,9 @@
 #include <barrier>
 #include <thread>
 
-#include "cohort/shm/channel.h"
-#include "cohort/shm/exchange.h"
-#include "cohort/shm/transfer_text.h"
+#include "cohort/shm/transfer/channel.h"
+#include "cohort/shm/transfer/exchange.h"
+#include "cohort/shm/transfer/transfer_text.h"
 #include "tests/shm/exchange_ranks.h"
 
 namespace cohort::shm {

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <thread>
 
-#include "cohort/shm/channel.h"
-#include "cohort/shm/exchange.h"
+#include "cohort/shm/transfer/channel.h"
+#include "cohort/shm/transfer/exchange.h"
 #include "tests/shm/exchange_ranks.h"
 
 namespace cohort::shm {

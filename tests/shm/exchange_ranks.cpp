@@ -10,7 +10,7 @@
 #include <iostream>
 #include <thread>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "tests/shm/ranks.h"
 
 namespace cohort::shm {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "cohort/shm/exchange.h"
-#include "cohort/shm/regions.h"
+#include "cohort/shm/memory/regions.h"
+#include "cohort/shm/transfer/exchange.h"
 
 namespace cohort::shm {
 

@@ -6,9 +6,9 @@
 #include <random>
 #include <thread>
 
-#include "cohort/base/env.h"
-#include "cohort/shm/channel.h"
-#include "cohort/shm/exchange.h"
+#include "cohort/base/system/env.h"
+#include "cohort/shm/transfer/channel.h"
+#include "cohort/shm/transfer/exchange.h"
 #include "tests/shm/exchange_ranks.h"
 #include "tests/shm/stress_seed.h"
 

@@ -1,4 +1,4 @@
-#include "cohort/shm/exchange.h"
+#include "cohort/shm/transfer/exchange.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "cohort/shm/channel.h"
+#include "cohort/shm/transfer/channel.h"
 #include "tests/shm/exchange_ranks.h"
 
 namespace cohort::shm {

@@ -9,7 +9,7 @@
 #include <latch>
 #include <thread>
 
-#include "cohort/shm/handover.h"
+#include "cohort/shm/memory/handover.h"
 #include "tests/shm/ranks.h"
 
 namespace cohort::shm {

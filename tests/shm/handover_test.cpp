@@ -1,4 +1,4 @@
-#include "cohort/shm/handover.h"
+#include "cohort/shm/memory/handover.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <cstring>
 #include <thread>
 
-#include "cohort/shm/group.h"
-#include "cohort/shm/shared_memory.h"
+#include "cohort/shm/engine/group.h"
+#include "cohort/shm/memory/shared_memory.h"
 
 namespace cohort::shm {
 namespace {

@@ -1,4 +1,4 @@
-#include "cohort/shm/joint_copy.h"
+#include "cohort/shm/transfer/joint_copy.h"
 
 #include <gtest/gtest.h>
 

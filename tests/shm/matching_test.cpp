@@ -1,4 +1,4 @@
-#include "cohort/shm/matching.h"
+#include "cohort/shm/transfer/matching.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/shm/group.h"
+#include "cohort/shm/engine/group.h"
 
 namespace cohort::shm {
 

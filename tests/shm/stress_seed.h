@@ -4,7 +4,7 @@
 #include <iostream>
 #include <random>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 
 namespace cohort::shm {
 

@@ -12,7 +12,7 @@
 #include <random>
 #include <thread>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "tests/shm/checks.h"
 #include "tests/shm/ranks.h"
 #include "tests/shm/stress_seed.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <new>
 
-#include "cohort/shm/trace.h"
+#include "cohort/shm/trace/trace.h"
 
 namespace cohort::test {
 

@@ -1,4 +1,4 @@
-#include "cohort/shm/trace.h"
+#include "cohort/shm/trace/trace.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -15,11 +15,11 @@
 #include <stdexcept>
 #include <thread>
 
-#include "cohort/base/env.h"
-#include "cohort/base/file.h"
-#include "cohort/shm/call_sites.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/system/env.h"
 #include "cohort/shm/report/read_trace.h"
-#include "cohort/shm/trace_area.h"
+#include "cohort/shm/trace/call_sites.h"
+#include "cohort/shm/trace/trace_area.h"
 #include "tests/shm/trace_area_memory.h"
 #include "tests/support/rank_processes.h"
 

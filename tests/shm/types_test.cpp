@@ -1,4 +1,4 @@
-#include "cohort/shm/types.h"
+#include "cohort/shm/terms/types.h"
 
 #include <gtest/gtest.h>
 

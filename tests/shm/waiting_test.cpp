@@ -1,4 +1,4 @@
-#include "cohort/shm/waiting.h"
+#include "cohort/shm/transfer/waiting.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "cohort/base/process.h"
+#include "cohort/base/process/process.h"
 #include "tests/store/times.h"
 
 namespace cohort::store {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/store/tls_options.h"
+#include "cohort/store/tls/tls_options.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::store {

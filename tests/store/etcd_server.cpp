@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "cohort/store/etcd_keys.h"
-#include "cohort/store/socket.h"
+#include "cohort/store/etcd/etcd_keys.h"
+#include "cohort/store/stream/socket.h"
 #include "tests/store/times.h"
 
 namespace cohort::store {

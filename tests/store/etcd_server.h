@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/port.h"
-#include "cohort/base/process.h"
-#include "cohort/store/etcd_client.h"
+#include "cohort/base/net/port.h"
+#include "cohort/base/process/process.h"
+#include "cohort/store/etcd/etcd_client.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::store {

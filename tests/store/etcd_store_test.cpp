@@ -1,5 +1,5 @@
 // EtcdStore with a real etcd that is killed, answers that get lost, and leases that end.
-#include "cohort/store/etcd_store.h"
+#include "cohort/store/etcd/etcd_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "cohort/base/text.h"
-#include "cohort/store/base64.h"
-#include "cohort/store/etcd_client.h"
-#include "cohort/store/etcd_keys.h"
+#include "cohort/base/text/text.h"
+#include "cohort/store/etcd/etcd_client.h"
+#include "cohort/store/etcd/etcd_keys.h"
+#include "cohort/store/tls/base64.h"
 #include "tests/store/etcd_server.h"
 #include "tests/store/lossy_relay.h"
 #include "tests/store/times.h"

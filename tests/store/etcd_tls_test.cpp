@@ -9,10 +9,10 @@
 #include <stop_token>
 #include <thread>
 
-#include "cohort/base/text.h"
-#include "cohort/store/etcd_store.h"
-#include "cohort/store/socket.h"
-#include "cohort/store/tls_context.h"
+#include "cohort/base/text/text.h"
+#include "cohort/store/etcd/etcd_store.h"
+#include "cohort/store/stream/socket.h"
+#include "cohort/store/tls/tls_context.h"
 #include "tests/store/certificates.h"
 #include "tests/store/etcd_server.h"
 #include "tests/store/times.h"

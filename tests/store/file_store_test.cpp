@@ -1,5 +1,5 @@
 // FileStore: its file after crashes, files that are none of its own, and who removes it.
-#include "cohort/store/file_store.h"
+#include "cohort/store/file/file_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,13 +10,13 @@
 #include <functional>
 #include <thread>
 
-#include "cohort/base/text.h"
-#include "cohort/store/base64.h"
-#include "cohort/store/etcd_client.h"
-#include "cohort/store/etcd_store.h"
-#include "cohort/store/http_client.h"
-#include "cohort/store/tcp_client.h"
-#include "cohort/store/token.h"
+#include "cohort/base/text/text.h"
+#include "cohort/store/etcd/etcd_client.h"
+#include "cohort/store/etcd/etcd_store.h"
+#include "cohort/store/etcd/http_client.h"
+#include "cohort/store/tcp/tcp_client.h"
+#include "cohort/store/tcp/token.h"
+#include "cohort/store/tls/base64.h"
 #include "tests/store/scripted_stream.h"
 #include "tests/store/times.h"
 

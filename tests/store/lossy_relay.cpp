@@ -3,7 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "tests/store/times.h"
 
 namespace cohort::store {

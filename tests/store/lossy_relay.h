@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "cohort/store/socket.h"
+#include "cohort/store/stream/socket.h"
 
 namespace cohort::store {
 

@@ -1,5 +1,5 @@
 // Strangers on this host: processes of another user that connect to a store on a loopback address.
-#include "cohort/store/peer_user.h"
+#include "cohort/store/stream/peer_user.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 
 #include <functional>
 
-#include "cohort/base/env.h"
-#include "cohort/store/tcp_client.h"
-#include "cohort/store/tcp_server.h"
+#include "cohort/base/system/env.h"
+#include "cohort/store/tcp/tcp_client.h"
+#include "cohort/store/tcp/tcp_server.h"
 #include "tests/store/times.h"
 
 namespace cohort::store {

@@ -1,4 +1,4 @@
-#include "cohort/store/protocol.h"
+#include "cohort/store/tcp/protocol.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "cohort/store/stream.h"
+#include "cohort/store/stream/stream.h"
 
 namespace cohort::store {
 

@@ -5,9 +5,9 @@
 
 #include <memory>
 
-#include "cohort/store/socket.h"
-#include "cohort/store/tcp_client.h"
-#include "cohort/store/tcp_server.h"
+#include "cohort/store/stream/socket.h"
+#include "cohort/store/tcp/tcp_client.h"
+#include "cohort/store/tcp/tcp_server.h"
 #include "tests/store/times.h"
 
 namespace cohort::store {

@@ -1,4 +1,4 @@
-#include "cohort/store/socket.h"
+#include "cohort/store/stream/socket.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/base/port.h"
+#include "cohort/base/net/port.h"
 #include "tests/store/times.h"
 
 namespace cohort::store {

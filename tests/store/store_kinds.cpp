@@ -2,12 +2,12 @@
 
 #include <stdexcept>
 
-#include "cohort/store/etcd_store.h"
-#include "cohort/store/file_store.h"
-#include "cohort/store/hash_store.h"
-#include "cohort/store/prefix_store.h"
-#include "cohort/store/tcp_client.h"
-#include "cohort/store/tcp_server.h"
+#include "cohort/store/etcd/etcd_store.h"
+#include "cohort/store/file/file_store.h"
+#include "cohort/store/keys/hash_store.h"
+#include "cohort/store/keys/prefix_store.h"
+#include "cohort/store/tcp/tcp_client.h"
+#include "cohort/store/tcp/tcp_server.h"
 #include "tests/store/etcd_server.h"
 #include "tests/store/times.h"
 #include "tests/support/temporary_folder.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "cohort/store/store.h"
+#include "cohort/store/keys/store.h"
 
 namespace cohort::store {
 

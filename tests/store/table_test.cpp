@@ -1,4 +1,4 @@
-#include "cohort/store/table.h"
+#include "cohort/store/keys/table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The token: what proves it, where it comes from, and what a server does with clients that lack it.
-#include "cohort/store/token.h"
-#include "cohort/store/key_pair.h"
+#include "cohort/store/tcp/token.h"
+#include "cohort/store/tls/key_pair.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@
 
 #include <fstream>
 
-#include "cohort/base/env.h"
-#include "cohort/store/key_pair.h"
-#include "cohort/store/log_limit.h"
-#include "cohort/store/tcp_client.h"
-#include "cohort/store/tcp_server.h"
+#include "cohort/base/system/env.h"
+#include "cohort/store/stream/log_limit.h"
+#include "cohort/store/tcp/tcp_client.h"
+#include "cohort/store/tcp/tcp_server.h"
+#include "cohort/store/tls/key_pair.h"
 #include "tests/store/times.h"
 #include "tests/support/temporary_folder.h"
 

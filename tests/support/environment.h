@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 
 namespace cohort::test {
 

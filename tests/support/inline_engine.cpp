@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/parallel/ddp/bucket_memory.h"
-#include "cohort/parallel/ddp/device_streams.h"
-#include "cohort/parallel/ddp/engine.h"
-#include "cohort/parallel/ddp/hook_result.h"
-#include "cohort/parallel/ddp/unfinished_step.h"
+#include "cohort/parallel/ddp/buckets/bucket_memory.h"
+#include "cohort/parallel/ddp/buckets/device_streams.h"
+#include "cohort/parallel/ddp/engines/engine.h"
+#include "cohort/parallel/ddp/engines/unfinished_step.h"
+#include "cohort/parallel/ddp/settings/hook_result.h"
 #include "cohort/parallel/module/gradient_hooks.h"
 
 namespace cohort::ddp {

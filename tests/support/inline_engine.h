@@ -2,7 +2,7 @@
 /// same plan, the same arithmetic and the same order of operations as the library's engine, without its states.
 #pragma once
 
-#include "cohort/parallel/ddp/options.h"
+#include "cohort/parallel/ddp/settings/options.h"
 
 namespace cohort::ddp {
 

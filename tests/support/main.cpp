@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "tests/support/fork_server/fork_server.h"
 #include "tests/support/rank_processes.h"
 

@@ -14,8 +14,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "cohort/base/env.h"
-#include "cohort/base/port.h"
+#include "cohort/base/net/port.h"
+#include "cohort/base/system/env.h"
 #include "tests/support/test_process.h"
 
 namespace cohort::test {

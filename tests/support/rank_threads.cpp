@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/gloo/make_gloo_backend.h"
 #include "cohort/comm/shm/make_shm_backend.h"
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 
 namespace cohort::test {
 

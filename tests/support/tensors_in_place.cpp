@@ -4,7 +4,7 @@
 
 #include "cohort/comm/memory/apply_shared_allocator.h"
 #include "cohort/comm/memory/shared_allocator.h"
-#include "cohort/parallel/ddp/in_place.h"
+#include "cohort/parallel/ddp/buckets/in_place.h"
 
 namespace cohort::test {
 namespace {

@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "cohort/base/file.h"
-#include "cohort/base/process.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/process/process.h"
 #include "tests/support/fork_server/fork_server.h"
 
 namespace cohort::test {

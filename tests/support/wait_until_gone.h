@@ -8,7 +8,7 @@
 
 #include <chrono>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 
 namespace cohort::test {
 

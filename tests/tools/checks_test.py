@@ -36,12 +36,12 @@ def project(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    write("cohort/base/text.h", "#pragma once\n#include <string>\n")
+    write("cohort/base/text/text.h", "#pragma once\n#include <string>\n")
     write("cohort/cohort.h", '#pragma once\n#include "cohort/comm/group/group.h"\n')
     write("cohort/comm/group/group.h", GROUP)
     write("cohort/models/gpt.h", "#pragma once\n#include <torch/nn/module.h>\n")
     write("cmake/public_headers.cmake", PUBLIC_HEADERS)
-    write("cohort/comm/group/group.cpp", '#include <torch/nn/module.h>\n#include "cohort/base/text.h"\n')
+    write("cohort/comm/group/group.cpp", '#include <torch/nn/module.h>\n#include "cohort/base/text/text.h"\n')
     write("tests/CMakeLists.txt", CMAKE)
     write("tests/base/text_test.cpp", TEST)
     write("tests/e2e/demo_test.py", "def test_runs():\n    assert True\n")
@@ -51,7 +51,7 @@ def project(tmp_path):
     write("tools/dev/setup.sh", "torch_version=2.13.0\n")
     write("tools/dev/budgets_allowed.txt", "# none\n")
     write("docs/environment_variables.md", "`RANK`\n")
-    write("cohort/base/env_use.cpp", 'auto a = get_env("RANK");\n')
+    write("cohort/base/system/env_use.cpp", 'auto a = get_env("RANK");\n')
     write("docs/parity.md", HEADER + "| 1 | a | b | `Text.JoinsLines`, `tests/e2e/demo_test.py::test_runs` | yes |\n")
     return write, tmp_path
 
@@ -68,11 +68,11 @@ def test_sound_project_passes(project, name):
 
 
 @pytest.mark.parametrize("name, path, text, message", [
-    ("layers", "cohort/base/text.cpp", '#include "cohort/comm/group/group.h"\n', "layer base must not include comm"),
-    ("layers", "cohort/base/text.cpp", "#include <ATen/core/Tensor.h>\n", "base knows no LibTorch"),
+    ("layers", "cohort/base/text/text.cpp", '#include "cohort/comm/group/group.h"\n', "layer base must not include comm"),
+    ("layers", "cohort/base/text/text.cpp", "#include <ATen/core/Tensor.h>\n", "base knows no LibTorch"),
     ("layers", "cohort/comm/group/a.cpp", '#include "cohort/cohort.h"\n', "is for users"),
-    ("layers", "cohort/comm/a.cpp", "\n", "not in a room of layer comm"),
-    ("layers", "cohort/comm/soup/a.cpp", "\n", "not in a room of layer comm"),
+    ("layers", "cohort/comm/a.cpp", "\n", "not in a room of comm"),
+    ("layers", "cohort/comm/soup/a.cpp", "\n", "not in a room of comm"),
     ("layers", "cohort/comm/start/a.cpp", '#include "cohort/comm/group/world.h"\n',
      "room comm/start must not include comm/group"),
     ("layers", "cohort/comm/gloo/a.cpp", '#include "cohort/comm/shm/shm_work.h"\n',
@@ -81,16 +81,16 @@ def test_sound_project_passes(project, name):
     ("layers", "cohort/extras/soup/a.cpp", "\n", "'extras/soup' is not a layer"),
     ("layers", "cohort/soup/a.cpp", "\n", "'soup' is not a layer"),
     ("layers", "tools/cohort/main.cpp", '#include "cohort/comm/group/group.h"\n', "layer tools/cohort must not include comm"),
-    ("layers", "tools/cohort-data/main.cpp", '#include "cohort/store/store.h"\n', "layer tools/cohort-data must not include store"),
-    ("public_headers", "cohort/comm/group/group.h", GROUP + '#include "cohort/base/text.h"\n',
-     "cohort/comm/group/group.h:3: a public header includes cohort/base/text.h"),
+    ("layers", "tools/cohort-data/main.cpp", '#include "cohort/store/keys/store.h"\n', "layer tools/cohort-data must not include store"),
+    ("public_headers", "cohort/comm/group/group.h", GROUP + '#include "cohort/base/text/text.h"\n',
+     "cohort/comm/group/group.h:3: a public header includes cohort/base/text/text.h"),
     ("public_headers", "cohort/cohort.h", '#include "cohort/comm/group/group.h"\n#include "cohort/models/gpt.h"\n',
      "reaches cohort/models/gpt.h, which"),
     ("public_headers", "cohort/cohort.h", "#pragma once\n", "cohort/cohort.h does not reach it"),
     ("public_headers", "cohort/comm/group/group.h", "/// Private to this folder.\n" + GROUP, "says that it is private"),
     ("public_headers", "cohort/models/gpt.h", "#include <torch/torch.h>\n", "must not include <torch/torch.h>"),
     ("public_headers", "cohort/comm/group/group.h", "#include <nlohmann/json.hpp>\n", "must not include <nlohmann/json.hpp>"),
-    ("public_headers", "cohort/base/text.h", "COHORT_API void trim();\n", "cohort/base/text.h:1: COHORT_API, but"),
+    ("public_headers", "cohort/base/text/text.h", "COHORT_API void trim();\n", "cohort/base/text/text.h:1: COHORT_API, but"),
     ("public_headers", "cohort/comm/group/group.h", "COHORT_TEST_API void start();\n", "export its names with COHORT_API"),
     ("public_headers", "cmake/public_headers.cmake", PUBLIC_HEADERS.replace("gpt.h", "gone.h"), "there is no such file"),
     ("public_headers", "cmake/public_headers.cmake", PUBLIC_HEADERS.replace("gpt.h", "gpt.h cohort/cohort.h"), "listed twice"),
@@ -104,7 +104,7 @@ def test_sound_project_passes(project, name):
     ("budgets", "cohort/base/wide.cpp", "int f(int a, int b, int c, int d, int e, int g, int h) { return a; }\n",
      "f takes 7 parameters"),
     ("budgets", "cohort/base/wide.cpp", "//" + "x" * 140 + "\n", "142 columns"),
-    ("budgets", "tools/dev/budgets_allowed.txt", "cohort/base/text.h source 300 long\n", "needs `path kind limit reason`"),
+    ("budgets", "tools/dev/budgets_allowed.txt", "cohort/base/text/text.h source 300 long\n", "needs `path kind limit reason`"),
     ("registered", "tests/base/other_test.cpp", TEST, "tests/base/other_test.cpp:1: no CMakeLists.txt"),
     ("registered", "tests/CMakeLists.txt", "# " + CMAKE, "tests/base/text_test.cpp:1: no CMakeLists.txt"),
     ("registered", "tests/e2e/demo.py", "def test_runs():\n    pass\n", "pytest collects *_test.py only"),
@@ -124,7 +124,7 @@ def test_sound_project_passes(project, name):
     ("errors", "cohort/comm/group/a.cpp", "void f() { if (!size) throw std::runtime_error(size.error().describe()); }\n",
      "cohort/comm/group/a.cpp:1: throw with the text of an Error"),
     ("environment", "cohort/base/a.h", 'inline constexpr const char* kSizeVariable = "WORLD_SIZE";\n', "WORLD_SIZE is not in docs"),
-    ("environment", "cohort/base/a.cpp", 'auto a = std::getenv("RANK");\n', "through cohort/base/env.h"),
+    ("environment", "cohort/base/a.cpp", 'auto a = std::getenv("RANK");\n', "through cohort/base/system/env.h"),
     ("goldens", "tests/e2e/mesh/net_python_rank.py", "import os\n",
      "tests/e2e/mesh/goldens/net_test.safetensors: changed since: net_python_rank.py. Write it anew: tools/dev/write_goldens.py\n"),
     ("goldens", "tools/dev/setup.sh", "torch_version=2.14.0\n", "it is of PyTorch 2.13.0, not 2.14.0. Write it anew"),
@@ -197,21 +197,21 @@ def test_members_are_counted_without_functions_statics_and_types(project, more, 
 
 def test_folders_are_to_be_divided_and_files_may_be_long(project):
     write, root = project
-    for i in range(24):
-        write(f"cohort/base/a{i}.h", "\n" * 600)  # besides two of the project
+    for i in range(25):
+        write(f"cohort/base/text/a{i}.h", "\n" * 600)  # besides one of the project
     status, output = check("budgets", root)
     assert status == 1
-    assert output == "budgets: 1 errors\ncohort/base: 26 source files, a folder may have 25: divide it into folders\n"
+    assert output == "budgets: 1 errors\ncohort/base/text: 26 source files, a folder may have 25: divide it into folders\n"
 
 
 @pytest.mark.parametrize("limit, message", [
-    (26, ""), (25, "cohort/base: 26 source files, a folder may have 25"),
-    (27, "tools/dev/budgets_allowed.txt:1: cohort/base has 26 files now: write 26 in place of 27\n")])
+    (26, ""), (25, "cohort/base/text: 26 source files, a folder may have 25"),
+    (27, "tools/dev/budgets_allowed.txt:1: cohort/base/text has 26 files now: write 26 in place of 27\n")])
 def test_limit_is_what_there_is(project, limit, message):
     write, root = project
-    for i in range(24):
-        write(f"cohort/base/a{i}.h", "\n")
-    write("tools/dev/budgets_allowed.txt", f"cohort/base files {limit} to be divided\n")
+    for i in range(25):
+        write(f"cohort/base/text/a{i}.h", "\n")
+    write("tools/dev/budgets_allowed.txt", f"cohort/base/text files {limit} to be divided\n")
     status, output = check("budgets", root)
     assert status == (1 if message else 0)
     assert message in output
@@ -219,10 +219,10 @@ def test_limit_is_what_there_is(project, limit, message):
 
 def test_limit_that_is_not_needed_is_removed(project):
     write, root = project
-    write("tools/dev/budgets_allowed.txt", "cohort/base/text.h members 25 state\n")
+    write("tools/dev/budgets_allowed.txt", "cohort/base/text/text.h members 25 state\n")
     status, output = check("budgets", root)
     assert status == 1
-    assert "tools/dev/budgets_allowed.txt:1: cohort/base/text.h has 0 members now: remove the line\n" in output
+    assert "tools/dev/budgets_allowed.txt:1: cohort/base/text/text.h has 0 members now: remove the line\n" in output
 
 
 @pytest.mark.skipif(not shutil.which("clang-format"), reason="clang-format is not installed")

@@ -18,8 +18,8 @@ PAGES = {
         "comm/report/worker_server.h", "comm/pickle/pickle.h", "parallel/functional/functional.h",
         "parallel/functional/functional_collectives.h"]),
     "ddp": ("examples/guide/ddp.cpp", [
-        "parallel/ddp/distributed_data_parallel.h", "parallel/ddp/options.h", "parallel/ddp/reducer.h", "parallel/ddp/comm_hook.h",
-        "parallel/ddp/grad_bucket.h", "parallel/ddp/hooks/all_reduce_hook.h", "parallel/ddp/hooks/comm_hook_type.h",
+        "parallel/ddp/distributed_data_parallel.h", "parallel/ddp/settings/options.h", "parallel/ddp/reducer.h", "parallel/ddp/settings/comm_hook.h",
+        "parallel/ddp/settings/grad_bucket.h", "parallel/ddp/hooks/all_reduce_hook.h", "parallel/ddp/comm_hook_type.h",
         "parallel/ddp/hooks/compress_hooks.h", "parallel/ddp/hooks/noop_hook.h", "parallel/ddp/hooks/post_local_sgd_hook.h",
         "parallel/ddp/hooks/power_sgd_hook.h", "parallel/ddp/hooks/power_sgd_state.h",
         "parallel/ddp/hooks/quantization_hooks.h", "parallel/module/join.h"]),
@@ -75,7 +75,7 @@ PAGES = {
         "parallel/activation/checkpoint_options.h", "parallel/activation/save_on_cpu.h",
         "parallel/activation/saved_tensor_hooks.h"]),
     "fsdp": ("examples/guide/fsdp.cpp", [
-        "parallel/fsdp/full_tensor.h", "parallel/fsdp/fully_shard.h", "parallel/fsdp/optimizer_state.h", "parallel/fsdp/options.h",
+        "parallel/fsdp/full_tensor.h", "parallel/fsdp/fully_shard.h", "parallel/fsdp/optimizer_state.h", "parallel/fsdp/settings/options.h",
         "parallel/fsdp/sharded_module.h", "parallel/fsdp/sharding.h"]),
     "mixed_precision": ("examples/guide/mixed_precision.cpp", [
         "parallel/precision/autocast.h", "parallel/precision/autocast_function.h", "parallel/norm/convert_sync_batch_norm.h",

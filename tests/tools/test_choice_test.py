@@ -28,7 +28,7 @@ def test_a_layer_reaches_what_stands_on_it_and_nothing_below():
 
 
 def test_layers_stand_on_each_other_over_several_steps():
-    programs, _, _ = programs_and_folders("cohort/shm/group.cpp")
+    programs, _, _ = programs_and_folders("cohort/shm/engine/group.cpp")
     assert {"shm", "comm", "mesh", "dtensor", "models"} <= programs and "store" not in programs
 
 
@@ -52,7 +52,7 @@ def test_heavy_parts_take_turns_and_a_change_has_its_own_first():
     names = [[part.name for part, _ in heavy_parts.order(f"{n:08x}", [])] for n in range(len(heavy_parts.PARTS))]
     assert {each[0] for each in names} == {part.name for part in heavy_parts.PARTS}
     assert all(sorted(each) == sorted(names[0]) for each in names)
-    asked = heavy_parts.order("00000000", ["cohort/shm/group.cpp"])
+    asked = heavy_parts.order("00000000", ["cohort/shm/engine/group.cpp"])
     assert [(part.name, is_asked) for part, is_asked in asked[:3]] == [("tsan", 1), ("asan", 1), ("third_1", 0)]
 
 

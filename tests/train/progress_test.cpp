@@ -6,8 +6,8 @@
 #include <chrono>
 #include <string>
 
-#include "cohort/base/env.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/system/env.h"
 
 namespace cohort::train {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 
 namespace cohort::train {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/store/tcp_server.h"
+#include "cohort/store/tcp/tcp_server.h"
 #include "cohort/vault/keeper.h"
 #include "cohort/vault/vault_server.h"
 

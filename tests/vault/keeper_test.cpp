@@ -8,7 +8,7 @@
 #include <atomic>
 #include <latch>
 
-#include "cohort/store/tcp_client.h"
+#include "cohort/store/tcp/tcp_client.h"
 #include "tests/vault/job.h"
 
 namespace cohort::vault {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 
 namespace cohort::vault {
 namespace {

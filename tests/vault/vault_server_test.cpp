@@ -12,10 +12,10 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "cohort/base/file.h"
-#include "cohort/base/text.h"
-#include "cohort/shm/unix_socket.h"
-#include "cohort/store/socket.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/text/text.h"
+#include "cohort/shm/memory/unix_socket.h"
+#include "cohort/store/stream/socket.h"
 #include "cohort/vault/generation_file.h"
 #include "cohort/vault/memory_room.h"
 #include "cohort/vault/vault.h"

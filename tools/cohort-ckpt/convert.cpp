@@ -3,12 +3,12 @@
 
 #include <filesystem>
 
-#include "cohort/files/tensors/average_source.h"
-#include "cohort/files/tensors/dcp_folder.h"
-#include "cohort/files/tensors/open_source.h"
-#include "cohort/files/tensors/pt_checkpoint.h"
-#include "cohort/files/tensors/stored_checkpoint.h"
-#include "cohort/files/tensors/write_source.h"
+#include "cohort/files/tensors/dcp/dcp_folder.h"
+#include "cohort/files/tensors/dcp/pt_checkpoint.h"
+#include "cohort/files/tensors/dcp/stored_checkpoint.h"
+#include "cohort/files/tensors/sources/average_source.h"
+#include "cohort/files/tensors/sources/open_source.h"
+#include "cohort/files/tensors/sources/write_source.h"
 #include "tools/cohort-ckpt/commands.h"
 #include "tools/cohort-ckpt/texts.h"
 

@@ -1,8 +1,8 @@
 // cohort-ckpt diff: in what two files differ.
 #include <fmt/format.h>
 
-#include "cohort/files/tensors/open_source.h"
-#include "cohort/files/tensors/source_comparison.h"
+#include "cohort/files/tensors/sources/open_source.h"
+#include "cohort/files/tensors/sources/source_comparison.h"
 #include "tools/cohort-ckpt/commands.h"
 #include "tools/cohort-ckpt/texts.h"
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/files/checkpoints/checkpoint_list.h"
-#include "cohort/files/tensors/open_source.h"
+#include "cohort/files/tensors/sources/open_source.h"
 #include "tools/cohort-ckpt/commands.h"
 #include "tools/cohort-ckpt/run_folder.h"
 #include "tools/cohort-ckpt/texts.h"

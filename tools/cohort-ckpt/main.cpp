@@ -5,8 +5,8 @@
 #include <functional>
 #include <string>
 
-#include "cohort/base/log.h"
-#include "cohort/base/open_file.h"
+#include "cohort/base/file/open_file.h"
+#include "cohort/base/log/log.h"
 #include "cohort/version.h"
 #include "tools/cohort-ckpt/commands.h"
 #include "tools/parse_problem.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "cohort/base/open_file.h"
+#include "cohort/base/file/open_file.h"
 #include "cohort/files/checkpoints/checkpoint_name.h"
 
 namespace cohort::ckpt_cli {

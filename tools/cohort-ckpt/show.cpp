@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cohort/base/text.h"
-#include "cohort/files/tensors/elements.h"
-#include "cohort/files/tensors/open_source.h"
-#include "cohort/files/tensors/plain_json.h"
-#include "cohort/files/tensors/tensor_statistics.h"
+#include "cohort/base/text/text.h"
+#include "cohort/files/tensors/elements/elements.h"
+#include "cohort/files/tensors/elements/plain_json.h"
+#include "cohort/files/tensors/sources/open_source.h"
+#include "cohort/files/tensors/sources/tensor_statistics.h"
 #include "tools/cohort-ckpt/commands.h"
 #include "tools/cohort-ckpt/texts.h"
 

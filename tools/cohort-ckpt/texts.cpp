@@ -8,9 +8,9 @@
 #include <cmath>
 #include <ctime>
 
-#include "cohort/base/file.h"
-#include "cohort/base/json_text.h"
-#include "cohort/base/log.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/text/json_text.h"
 
 namespace cohort::ckpt_cli {
 

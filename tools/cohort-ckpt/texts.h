@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cohort/base/result.h"
-#include "cohort/files/tensors/tensor_source.h"
+#include "cohort/base/error/result.h"
+#include "cohort/files/tensors/sources/tensor_source.h"
 
 namespace cohort::ckpt_cli {
 

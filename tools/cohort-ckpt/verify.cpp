@@ -3,11 +3,11 @@
 
 #include <filesystem>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/files/checkpoints/checkpoint_list.h"
-#include "cohort/files/tensors/open_source.h"
-#include "cohort/files/tensors/pt_checksums.h"
-#include "cohort/files/tensors/stored_checkpoint.h"
+#include "cohort/files/tensors/dcp/stored_checkpoint.h"
+#include "cohort/files/tensors/sources/open_source.h"
+#include "cohort/files/tensors/sources/pt_checksums.h"
 #include "tools/cohort-ckpt/commands.h"
 #include "tools/cohort-ckpt/run_folder.h"
 #include "tools/cohort-ckpt/texts.h"

@@ -7,10 +7,10 @@
 #include <csignal>
 #include <string>
 
-#include "cohort/base/file.h"
-#include "cohort/base/log.h"
-#include "cohort/base/open_file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/file/open_file.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/text/text.h"
 #include "cohort/extras/files/sets/fetch.h"
 #include "cohort/extras/files/stand_ins/stand_in.h"
 #include "cohort/version.h"

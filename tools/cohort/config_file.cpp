@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "cohort/base/file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::cli {
 

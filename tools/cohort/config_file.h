@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "tools/cohort/flags.h"
 
 namespace cohort::cli {

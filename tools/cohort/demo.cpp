@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/file.h"
-#include "cohort/base/log.h"
-#include "cohort/base/process.h"
-#include "cohort/elastic/packaged_python.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/process/process.h"
+#include "cohort/elastic/plan/packaged_python.h"
 #include "tools/cohort/commands.h"
 
 namespace cohort::cli {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::cli {
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/file.h"
-#include "cohort/base/log.h"
-#include "cohort/base/open_file.h"
-#include "cohort/base/process.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/file/open_file.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/process/process.h"
+#include "cohort/base/text/text.h"
 #include "cohort/version.h"
 #include "tools/cohort/commands.h"
 

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cohort/base/env.h"
-#include "cohort/base/file.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
-#include "cohort/elastic/launch.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
+#include "cohort/elastic/agent/launch.h"
 #include "cohort/rendezvous/scheduler_flags.h"
 #include "tools/cohort/commands.h"
 #include "tools/cohort/config_file.h"

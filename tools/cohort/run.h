@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/result.h"
-#include "cohort/elastic/launch.h"
+#include "cohort/base/error/result.h"
+#include "cohort/elastic/agent/launch.h"
 
 namespace cohort::cli {
 

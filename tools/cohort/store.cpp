@@ -6,12 +6,12 @@
 #include <csignal>
 #include <map>
 
-#include "cohort/base/address.h"
-#include "cohort/base/file.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
-#include "cohort/store/tcp_server.h"
-#include "cohort/store/token.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/net/address.h"
+#include "cohort/base/text/text.h"
+#include "cohort/store/tcp/tcp_server.h"
+#include "cohort/store/tcp/token.h"
 #include "tools/cohort/commands.h"
 #include "tools/parse_problem.h"
 

@@ -23,8 +23,8 @@ def main(root=ROOT):
                 names.add(variable)
                 if not re.search(rf"\b{variable}\b", documented):
                     errors.append(f"{name}:{number}: {variable} is not in docs/environment_variables.md")
-            if RAW.search(line) and name != "cohort/base/env.cpp":
-                errors.append(f"{name}:{number}: read the environment through cohort/base/env.h")
+            if RAW.search(line) and name != "cohort/base/system/env.cpp":
+                errors.append(f"{name}:{number}: read the environment through cohort/base/system/env.h")
     report("environment", errors, f"{len(names)} variables")
 
 

@@ -54,6 +54,71 @@ ROOMS = {
         "process": ["error", "backend", "watch", "group"],
         "report": ["error"],
     },
+    "base": {
+        "error": [],
+        "numbers": [],
+        "text": ["error", "numbers"],
+        "pickle": ["error", "text", "numbers"],
+        "system": ["error", "text"],
+        "file": ["error", "text", "system"],
+        "machine": ["error", "text", "system", "file"],
+        "log": ["text", "system", "file"],
+        "process": ["error", "text", "system", "file", "log"],
+        "net": ["error", "text", "system", "file"],
+    },
+    "store": {
+        "keys": [],
+        "stream": ["keys"],
+        "tls": ["keys", "stream"],
+        "tcp": ["keys", "stream", "tls"],
+        "file": ["keys", "tcp"],
+        "etcd": ["keys", "stream", "tls"],
+    },
+    "elastic": {
+        "events": [],
+        "processes": ["events"],
+        "output": ["events"],
+        "plan": ["processes", "output", "events"],
+        "report": ["processes", "output", "events", "plan"],
+        "workers": ["events", "processes", "output", "plan", "report"],
+        "agent": ["events", "processes", "output", "plan", "report", "workers"],
+    },
+    "shm": {
+        "terms": [],
+        "plan": [],
+        "kernels": ["terms"],
+        "memory": ["terms"],
+        "arena": ["memory"],
+        "trace": ["terms"],
+        "transfer": ["terms", "memory", "arena", "trace"],
+        "segment": ["arena", "trace", "transfer"],
+        "report": ["terms", "trace", "segment"],
+        "engine": ["terms", "plan", "kernels", "memory", "arena", "trace", "transfer", "segment", "report"],
+    },
+    "files/tensors": {
+        "elements": [],
+        "pt": ["elements"],
+        "safetensors": ["elements"],
+        "plan": ["elements", "safetensors"],
+        "dcp": ["elements", "pt", "safetensors", "plan"],
+        "sources": ["elements", "pt", "safetensors", "plan", "dcp"],
+    },
+    # What users include stands in the folder itself, above its rooms.
+    "parallel/fsdp": {
+        "settings": [],
+        "tensors": ["settings"],
+        "groups": ["settings", "tensors"],
+        "host": ["settings", "tensors", "groups"],
+        "gathered": ["settings", "tensors", "groups"],
+        "": ["settings", "tensors", "groups", "host", "gathered"],
+    },
+    "parallel/ddp": {
+        "settings": [],
+        "buckets": ["settings"],
+        "engines": ["settings", "buckets"],
+        "hooks": ["settings", "buckets"],
+        "": ["settings", "buckets", "engines", "hooks"],
+    },
     "dtensor": {"wrapper": [], "dispatch": ["wrapper"], "rules": ["wrapper", "dispatch"], "api": ["wrapper", "dispatch", "rules"]},
     "parallel": {
         "module": [],
@@ -97,10 +162,20 @@ def layer_of(path):
     return "/".join(parts[1:depth]) if parts[0] == "cohort" and len(parts) > depth else None
 
 
-def room_of(path):
-    """The folder in the layer's folder, or None."""
-    rest = pathlib.PurePath(path).parts[1 + len(layer_of(path).split("/")):]
-    return rest[0] if len(rest) > 1 else None
+def room_of(path, folder):
+    """The folder in `folder` that the file is in, "" for `folder` itself; None where the file is elsewhere."""
+    inside = pathlib.PurePath(path)
+    return next(iter(inside.relative_to(f"cohort/{folder}").parts[:-1]), "") if inside.is_relative_to(f"cohort/{folder}") else None
+
+
+def room_errors(path, number, target):
+    """Of an #include of one of our headers."""
+    errors = []
+    for folder, rooms in ROOMS.items():
+        room, other = room_of(path, folder), room_of(target, folder)
+        if room in rooms and other is not None and other != room and other not in rooms[room]:
+            errors.append(f"{path}:{number}: room {folder}/{room} must not include {folder}/{other} ({target})")
+    return errors
 
 
 def errors_of(path, lines):
@@ -114,11 +189,8 @@ def errors_of(path, lines):
         allowed, torch_free = [layer] + BELOW[layer], layer in WITHOUT_TORCH
     else:
         return []
-    rooms = ROOMS.get(layer, {})
-    room = room_of(path) if rooms else None
-    errors = []
-    if rooms and room not in rooms:
-        errors.append(f"{path}:1: not in a room of layer {layer} (see ROOMS in tools/dev/check_layers.py)")
+    errors = [f"{path}:1: not in a room of {folder} (see ROOMS in tools/dev/check_layers.py)" for folder, rooms in ROOMS.items()
+              if room_of(path, folder) is not None and room_of(path, folder) not in rooms]
     for number, line in enumerate(lines, 1):
         match = INCLUDE.match(line)
         if not match:
@@ -134,10 +206,7 @@ def errors_of(path, lines):
                 errors.append(f"{path}:{number}: {target} is for users; include the narrow header")
             elif below not in allowed and not (layer in TOOLS and target.startswith("tools/")):
                 errors.append(f"{path}:{number}: layer {layer} must not include {below} ({target})")
-            elif below == layer and room in rooms:
-                other = room_of(target)
-                if other != room and other not in rooms[room]:
-                    errors.append(f"{path}:{number}: room {layer}/{room} must not include {layer}/{other} ({target})")
+            errors += room_errors(path, number, target)
     return errors
 
 

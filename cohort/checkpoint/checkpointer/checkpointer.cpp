@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/checkpoint/checkpointer/default_format.h"
 #include "cohort/checkpoint/checkpointer/save_round.h"
 #include "cohort/checkpoint/checkpointer/stop_signals.h"

@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "cohort/base/open_file.h"
+#include "cohort/base/file/open_file.h"
 #include "cohort/checkpoint/sharded/sharded_checkpoint.h"
 #include "cohort/comm/error/throw_error.h"
 

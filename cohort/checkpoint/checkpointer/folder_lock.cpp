@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 
 namespace cohort::checkpoint {
 namespace {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "cohort/base/lock_file.h"
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
+#include "cohort/base/process/lock_file.h"
 
 namespace cohort::checkpoint {
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/host.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/system/host.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/files/checkpoints/checkpoint_draft.h"

@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::checkpoint {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/checkpoint/file/tensor_file.h"
 #include "cohort/checkpoint/state/optimizer_state.h"
 #include "cohort/comm/error/exception_text.h"

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <memory>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::checkpoint::detail {
 namespace {

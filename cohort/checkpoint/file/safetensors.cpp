@@ -8,14 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/atomic_file.h"
+#include "cohort/base/file/atomic_file.h"
 #include "cohort/checkpoint/file/mapped_tensors.h"
 #include "cohort/checkpoint/file/scalar_type.h"
 #include "cohort/checkpoint/file/tensor_file.h"
 #include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/files/input/private_mapping.h"
-#include "cohort/files/tensors/safetensors_file.h"
+#include "cohort/files/tensors/safetensors/safetensors_file.h"
 
 namespace cohort::checkpoint {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "cohort/export.h"
-#include "cohort/files/tensors/dtype.h"
+#include "cohort/files/tensors/elements/dtype.h"
 
 namespace cohort::checkpoint {
 

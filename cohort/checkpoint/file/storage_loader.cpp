@@ -10,14 +10,14 @@
 #include <set>
 #include <utility>
 
-#include "cohort/base/cpu.h"
-#include "cohort/base/env.h"
+#include "cohort/base/machine/cpu.h"
+#include "cohort/base/system/env.h"
 #include "cohort/checkpoint/file/fresh_storages.h"
 #include "cohort/checkpoint/file/mapped_tensors.h"
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/files/input/private_mapping.h"
-#include "cohort/files/tensors/pt_reader.h"
+#include "cohort/files/tensors/pt/pt_reader.h"
 
 namespace cohort::checkpoint::detail {
 namespace {

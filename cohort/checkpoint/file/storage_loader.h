@@ -8,7 +8,7 @@
 
 #include "cohort/checkpoint/file/torch_file.h"
 #include "cohort/files/input/random_access_file.h"
-#include "cohort/files/tensors/pt_file.h"
+#include "cohort/files/tensors/pt/pt_file.h"
 
 namespace cohort::checkpoint::detail {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cohort/checkpoint/file/safetensors.h"
-#include "cohort/files/tensors/safetensors_header.h"
+#include "cohort/files/tensors/safetensors/safetensors_header.h"
 
 namespace cohort::checkpoint::detail {
 

@@ -9,14 +9,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/base/cpu.h"
+#include "cohort/base/machine/cpu.h"
 #include "cohort/checkpoint/file/scalar_type.h"
 #include "cohort/checkpoint/file/storage_loader.h"
 #include "cohort/checkpoint/file/torch_tree.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/pickle/pickle_converter.h"
-#include "cohort/files/tensors/pt_file.h"
-#include "cohort/files/tensors/pt_writer.h"
+#include "cohort/files/tensors/pt/pt_file.h"
+#include "cohort/files/tensors/pt/pt_writer.h"
 
 namespace cohort::checkpoint {
 namespace {

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cohort/base/pickle_text.h"
+#include "cohort/base/pickle/pickle_text.h"
 #include "cohort/checkpoint/file/scalar_type.h"
 #include "cohort/checkpoint/state/python_values.h"
 #include "cohort/comm/pickle/pickle.h"

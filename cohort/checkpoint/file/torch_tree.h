@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/pickle_value.h"
+#include "cohort/base/pickle/pickle_value.h"
 #include "cohort/checkpoint/file/torch_file.h"
-#include "cohort/files/tensors/pt_writer.h"
+#include "cohort/files/tensors/pt/pt_writer.h"
 
 namespace cohort::checkpoint::detail {
 

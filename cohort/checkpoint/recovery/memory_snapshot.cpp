@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/text/text.h"
 #include "cohort/checkpoint/checkpointer/stop_signals.h"
 #include "cohort/checkpoint/recovery/snapshot_layout.h"
 #include "cohort/comm/agreement/rank_exchange.h"

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/overrides/override.h"
 
 namespace cohort::checkpoint {

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cohort/base/stream_copy.h"
+#include "cohort/base/machine/stream_copy.h"
 #include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/pickle/pickle.h"
 #include "cohort/vault/generation_file.h"

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/checkpoint/sharded/save_session.h"
 #include "cohort/checkpoint/sharded/snapshot.h"
 #include "cohort/comm/error/exception_text.h"

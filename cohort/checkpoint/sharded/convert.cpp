@@ -3,8 +3,8 @@
 #include <c10/util/Exception.h>
 
 #include "cohort/comm/error/throw_error.h"
-#include "cohort/files/tensors/dcp_folder.h"
-#include "cohort/files/tensors/pt_checkpoint.h"
+#include "cohort/files/tensors/dcp/dcp_folder.h"
+#include "cohort/files/tensors/dcp/pt_checkpoint.h"
 
 namespace cohort::checkpoint {
 namespace {

@@ -10,7 +10,7 @@
 #include <set>
 #include <utility>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/checkpoint/file/scalar_type.h"
 #include "cohort/checkpoint/sharded/local_part.h"
 #include "cohort/checkpoint/sharded/plain_value.h"
@@ -19,7 +19,7 @@
 #include "cohort/checkpoint/state/module_names.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/group/device.h"
-#include "cohort/files/tensors/stored_checkpoint.h"
+#include "cohort/files/tensors/dcp/stored_checkpoint.h"
 #include "cohort/parallel/module/purpose.h"
 
 namespace cohort::checkpoint {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cohort/checkpoint/state/state_value.h"
-#include "cohort/files/tensors/save_plan.h"
+#include "cohort/files/tensors/plan/save_plan.h"
 
 namespace cohort::checkpoint::detail {
 

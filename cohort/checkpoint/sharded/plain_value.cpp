@@ -3,11 +3,11 @@
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
-#include "cohort/base/pickle_reader.h"
-#include "cohort/base/pickle_writer.h"
+#include "cohort/base/pickle/pickle_reader.h"
+#include "cohort/base/pickle/pickle_writer.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/pickle/pickle.h"
-#include "cohort/files/tensors/plain_json.h"
+#include "cohort/files/tensors/elements/plain_json.h"
 
 namespace cohort::checkpoint::detail {
 

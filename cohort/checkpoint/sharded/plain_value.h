@@ -1,11 +1,11 @@
-/// Values that are no tensors, as the index of a checkpoint has them (files/tensors/plain_json.h).
+/// Values that are no tensors, as the index of a checkpoint has them (files/tensors/elements/plain_json.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>
 
 #include <string>
 
-#include "cohort/files/tensors/json_fwd.h"
+#include "cohort/files/tensors/elements/json_fwd.h"
 
 namespace cohort::checkpoint::detail {
 

@@ -9,8 +9,8 @@
 
 #include "cohort/checkpoint/sharded/sharded_checkpoint.h"
 #include "cohort/comm/agreement/rank_exchange.h"
-#include "cohort/files/tensors/save_plan.h"
-#include "cohort/files/tensors/shard_files.h"
+#include "cohort/files/tensors/plan/save_plan.h"
+#include "cohort/files/tensors/plan/shard_files.h"
 
 namespace cohort::checkpoint::detail {
 

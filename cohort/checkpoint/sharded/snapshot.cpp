@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "cohort/base/stream_copy.h"
-#include "cohort/base/text.h"
+#include "cohort/base/machine/stream_copy.h"
+#include "cohort/base/text/text.h"
 #include "cohort/checkpoint/sharded/local_part.h"
 
 namespace cohort::checkpoint::detail {

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/checkpoint/state/distributed_state.h"
 #include "cohort/checkpoint/state/divided_optimizer.h"
 #include "cohort/checkpoint/state/model_parts.h"

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/checkpoint/state/persistence.h"
 #include "cohort/checkpoint/state/python_values.h"
 #include "cohort/parallel/pipeline/stage_list.h"

@@ -19,7 +19,7 @@
 #include <variant>
 #include <vector>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/checkpoint/state/optimizer_values.h"
 
 namespace cohort::checkpoint {

@@ -7,7 +7,7 @@
 #include <exception>
 #include <utility>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/checkpoint/state/model_parts.h"
 #include "cohort/checkpoint/state/module_names.h"
 #include "cohort/parallel/ddp/replica.h"

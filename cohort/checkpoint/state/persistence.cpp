@@ -3,7 +3,7 @@
 #include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/parallel/module/tensor_notes.h"
 
 namespace cohort::checkpoint {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/checkpoint/state/model_parts.h"
 #include "cohort/checkpoint/state/optimizer_values.h"
 #include "cohort/checkpoint/state/python_values.h"

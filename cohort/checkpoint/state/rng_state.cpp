@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/checkpoint/state/python_values.h"
 #include "cohort/comm/backend/accelerator.h"
 

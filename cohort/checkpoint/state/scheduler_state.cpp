@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/checkpoint/state/optimizer_values.h"
 #include "cohort/checkpoint/state/python_values.h"
 

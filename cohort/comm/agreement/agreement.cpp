@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/agreement/rank_exchange.h"
 #include "cohort/comm/agreement/text_values.h"
 #include "cohort/comm/watch/throw_failure.h"

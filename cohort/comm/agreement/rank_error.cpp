@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::comm {
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/comm/agreement/rank_error.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/export.h"

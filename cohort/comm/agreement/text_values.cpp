@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/pickle/pickle.h"
 
 namespace cohort::comm {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "cohort/shm/common_memory.h"
+#include "cohort/shm/memory/common_memory.h"
 
 namespace cohort::comm {
 

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/watch/throw_failure.h"
 

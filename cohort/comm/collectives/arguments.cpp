@@ -4,7 +4,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/comm/backend/per_device_backend.h"
 #include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/backend/takes_complex.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/comm/collectives/arguments.h"
 #include "cohort/comm/collectives/coalesced_calls.h"
 #include "cohort/job/call_site.h"

@@ -4,7 +4,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "cohort/base/deadline.h"
+#include "cohort/base/system/deadline.h"
 #include "cohort/comm/backend/direct_collectives.h"
 #include "cohort/comm/backend/unwanted_work.h"
 #include "cohort/comm/collectives/arguments.h"

@@ -8,7 +8,7 @@
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/job/call_site.h"
-#include "cohort/shm/group.h"
+#include "cohort/shm/engine/group.h"
 
 namespace cohort::comm {
 namespace {

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/comm/error/exception_text.h"
 
 namespace cohort::comm {

@@ -5,7 +5,7 @@
 #include <c10/core/Stream.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "cohort/base/host.h"
+#include "cohort/base/system/host.h"
 #include "cohort/comm/backend/operation_text.h"
 #include "cohort/comm/backend/overlap.h"
 #include "cohort/comm/call/purpose.h"

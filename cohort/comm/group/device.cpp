@@ -7,8 +7,8 @@
 #include <limits>
 #include <string>
 
-#include "cohort/base/env.h"
-#include "cohort/base/text.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/rendezvous/launch_environment.h"

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "cohort/base/env.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/backend/per_device_backend.h"
 #include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/group/backend_maker.h"

@@ -1,6 +1,6 @@
 #include "cohort/comm/group/job_warning.h"
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/comm/group/process_group.h"
 
 namespace cohort::comm {

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <numeric>
 
-#include "cohort/base/deadline.h"
+#include "cohort/base/system/deadline.h"
 #include "cohort/comm/group/backend_maker.h"
 #include "cohort/comm/memory/apply_shared_allocator.h"
 #include "cohort/comm/registry/backends.h"

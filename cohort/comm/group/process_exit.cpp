@@ -12,9 +12,9 @@
 #include <mutex>
 #include <sstream>
 
-#include "cohort/base/env.h"
-#include "cohort/base/log.h"
-#include "cohort/base/terminal.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/log/terminal.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/backend/background_threads.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/comm/watch/tracked_work.h"

@@ -9,10 +9,10 @@
 #include <chrono>
 #include <numeric>
 
-#include "cohort/base/address.h"
-#include "cohort/base/deadline.h"
-#include "cohort/base/disk_room.h"
-#include "cohort/base/env.h"
+#include "cohort/base/file/disk_room.h"
+#include "cohort/base/net/address.h"
+#include "cohort/base/system/deadline.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/comm/group/group_creation.h"
 #include "cohort/comm/group/non_member.h"

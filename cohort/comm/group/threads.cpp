@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "cohort/base/cpu.h"
-#include "cohort/base/env.h"
+#include "cohort/base/machine/cpu.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/rendezvous/launch_environment.h"
 

@@ -8,11 +8,11 @@
 #include <atomic>
 #include <stdexcept>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/memory/apply_shared_allocator.h"
 #include "cohort/shm/arena/process_arena.h"
-#include "cohort/shm/group.h"
+#include "cohort/shm/engine/group.h"
 
 namespace cohort {
 namespace {

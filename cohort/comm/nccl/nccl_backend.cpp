@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/deadline.h"
-#include "cohort/base/env.h"
-#include "cohort/base/host.h"
+#include "cohort/base/system/deadline.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/system/host.h"
 #include "cohort/comm/backend/operation_text.h"
 #include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/error/throw_error.h"

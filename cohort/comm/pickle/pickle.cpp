@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/pickle_text.h"
-#include "cohort/base/pickle_value.h"
+#include "cohort/base/pickle/pickle_text.h"
+#include "cohort/base/pickle/pickle_value.h"
 #include "cohort/comm/pickle/pickle_converter.h"
 #include "cohort/comm/pickle/pickle_names.h"
 #include "cohort/comm/pickle/pickle_storage.h"

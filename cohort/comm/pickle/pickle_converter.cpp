@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "cohort/base/pickle_writer.h"
+#include "cohort/base/pickle/pickle_writer.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/pickle/pickle.h"
 

@@ -1,5 +1,5 @@
-/// PickleConverter: what a pickle says (base/pickle_value.h) as LibTorch's values. Lists and dicts that the pickle shares stay
-/// shared.
+/// PickleConverter: what a pickle says (base/pickle/pickle_value.h) as LibTorch's values. Lists and dicts that the pickle
+/// shares stay shared.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cohort/base/pickle_reader.h"
+#include "cohort/base/pickle/pickle_reader.h"
 #include "cohort/export.h"
 
 namespace cohort::comm {

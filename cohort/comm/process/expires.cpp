@@ -11,11 +11,11 @@
 #include <stdexcept>
 #include <thread>
 
-#include "cohort/base/env.h"
-#include "cohort/base/file.h"
-#include "cohort/base/json_text.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/json_text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/error/throw_error.h"
 
 namespace cohort {

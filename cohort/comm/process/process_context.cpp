@@ -8,9 +8,9 @@
 
 #include <algorithm>
 
-#include "cohort/base/deadline.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/system/deadline.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/process/spawned_rank.h"
 
 namespace cohort {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/result.h"
-#include "cohort/shm/shared_memory.h"
+#include "cohort/base/error/result.h"
+#include "cohort/shm/memory/shared_memory.h"
 
 namespace cohort::comm {
 

@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/file.h"
-#include "cohort/base/open_file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/file/open_file.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/group/threads.h"
 #include "cohort/comm/process/spawned_rank.h"

@@ -10,13 +10,13 @@
 #include <cerrno>
 #include <thread>
 
-#include "cohort/base/deadline.h"
-#include "cohort/base/text.h"
+#include "cohort/base/system/deadline.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/process/shared_storage.h"
 #include "cohort/comm/process/tensor_message.h"
-#include "cohort/shm/unix_socket.h"
+#include "cohort/shm/memory/unix_socket.h"
 
 namespace cohort::comm {
 namespace {

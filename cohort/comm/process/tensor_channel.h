@@ -18,7 +18,7 @@
 #include <string>
 #include <utility>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/export.h"
 
 namespace cohort::comm {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <optional>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/process/shared_storage.h"
 
 namespace cohort::comm {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/export.h"
 
 namespace cohort::comm {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::comm {
 namespace {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/backend/per_device_backend.h"
 #include "cohort/comm/gloo/make_gloo_backend.h"

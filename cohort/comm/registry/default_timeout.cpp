@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cohort/base/deadline.h"
+#include "cohort/base/system/deadline.h"
 #include "cohort/comm/registry/backends.h"
 
 namespace cohort::comm {

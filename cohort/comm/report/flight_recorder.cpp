@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "cohort/base/atomic_file.h"
+#include "cohort/base/file/atomic_file.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/shm/report/dump.h"
 #include "cohort/shm/report/formats.h"

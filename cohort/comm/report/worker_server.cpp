@@ -16,11 +16,11 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/control_plane/Handlers.hpp>
 
-#include "cohort/base/env.h"
-#include "cohort/base/http_server.h"
-#include "cohort/base/json_text.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/net/http_server.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/json_text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/report/flight_recorder.h"
 

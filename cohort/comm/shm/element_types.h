@@ -4,8 +4,8 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
-#include "cohort/shm/group.h"
-#include "cohort/shm/types.h"
+#include "cohort/shm/engine/group.h"
+#include "cohort/shm/terms/types.h"
 
 namespace cohort::comm {
 

@@ -10,9 +10,9 @@
 #include <thread>
 #include <typeinfo>
 
-#include "cohort/base/cpu.h"
-#include "cohort/base/deadline.h"
-#include "cohort/base/text.h"
+#include "cohort/base/machine/cpu.h"
+#include "cohort/base/system/deadline.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/call/purpose.h"
 #include "cohort/comm/shm/shm_backend.h"
 #include "cohort/comm/watch/throw_failure.h"

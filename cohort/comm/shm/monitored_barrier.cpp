@@ -5,8 +5,8 @@
 
 #include <chrono>
 
-#include "cohort/base/deadline.h"
-#include "cohort/base/text.h"
+#include "cohort/base/system/deadline.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/shm/shm_backend.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/job/call_site.h"

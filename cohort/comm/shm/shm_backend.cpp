@@ -7,7 +7,7 @@
 
 #include <exception>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/comm/backend/nan_check.h"
 #include "cohort/comm/backend/overlap.h"
 #include "cohort/comm/backend/tensor_checks.h"

@@ -8,12 +8,12 @@
 #include <optional>
 #include <utility>
 
-#include "cohort/base/host.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/system/host.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/watch/throw_failure.h"
-#include "cohort/shm/waiting.h"
+#include "cohort/shm/transfer/waiting.h"
 
 namespace cohort::comm {
 namespace {

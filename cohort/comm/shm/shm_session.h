@@ -40,8 +40,8 @@
 #include "cohort/comm/shm/shm_call.h"
 #include "cohort/comm/shm/shm_work.h"
 #include "cohort/comm/watch/operation_watch.h"
-#include "cohort/shm/exchange.h"
-#include "cohort/shm/group.h"
+#include "cohort/shm/engine/group.h"
+#include "cohort/shm/transfer/exchange.h"
 
 namespace cohort::comm {
 

@@ -3,7 +3,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>
 
-#include "cohort/base/deadline.h"
+#include "cohort/base/system/deadline.h"
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/shm/shm_session.h"
 #include "cohort/comm/watch/throw_failure.h"

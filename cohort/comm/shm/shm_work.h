@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cohort/comm/shm/shm_call.h"
-#include "cohort/shm/group.h"
+#include "cohort/shm/engine/group.h"
 
 namespace cohort::comm {
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cohort/base/deadline.h"
+#include "cohort/base/system/deadline.h"
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/shm/element_types.h"
 #include "cohort/comm/watch/throw_failure.h"

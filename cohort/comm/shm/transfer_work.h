@@ -13,7 +13,7 @@
 #include "cohort/comm/backend/stand_ins.h"
 #include "cohort/comm/shm/shm_call.h"
 #include "cohort/comm/shm/shm_session.h"
-#include "cohort/shm/exchange.h"
+#include "cohort/shm/transfer/exchange.h"
 
 namespace cohort::comm {
 

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/watch/peers.h"
 #include "cohort/job/gloo_key.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/failure.h"
+#include "cohort/base/error/failure.h"
 
 namespace c10d {
 class Store;

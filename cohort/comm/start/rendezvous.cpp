@@ -9,12 +9,12 @@
 #include <optional>
 #include <thread>
 
-#include "cohort/base/deadline.h"
-#include "cohort/base/host.h"
-#include "cohort/base/interfaces.h"
-#include "cohort/base/lock_file.h"
-#include "cohort/base/port.h"
-#include "cohort/base/text.h"
+#include "cohort/base/net/interfaces.h"
+#include "cohort/base/net/port.h"
+#include "cohort/base/process/lock_file.h"
+#include "cohort/base/system/deadline.h"
+#include "cohort/base/system/host.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/start/roll_call.h"
 #include "cohort/comm/watch/throw_failure.h"

@@ -6,8 +6,8 @@
 #include <iterator>
 #include <optional>
 
-#include "cohort/base/env.h"
-#include "cohort/base/url.h"
+#include "cohort/base/net/url.h"
+#include "cohort/base/system/env.h"
 #include "cohort/rendezvous/launch_environment.h"
 
 namespace cohort::comm {

@@ -10,12 +10,12 @@
 #include <mutex>
 #include <thread>
 
-#include "cohort/base/deadline.h"
-#include "cohort/base/host.h"
-#include "cohort/base/interfaces.h"
-#include "cohort/base/log.h"
-#include "cohort/base/port.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/net/interfaces.h"
+#include "cohort/base/net/port.h"
+#include "cohort/base/system/deadline.h"
+#include "cohort/base/system/host.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/start/rendezvous.h"
 #include "cohort/comm/watch/peers.h"
 #include "cohort/comm/watch/throw_failure.h"
@@ -23,7 +23,7 @@
 #include "cohort/job/network.h"
 #include "cohort/job/shared_memory_probe.h"
 #include "cohort/job/shm_choice.h"
-#include "cohort/shm/group.h"
+#include "cohort/shm/engine/group.h"
 
 namespace cohort::comm {
 namespace {

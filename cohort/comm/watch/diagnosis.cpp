@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/call/purpose.h"
 
 namespace cohort::comm {

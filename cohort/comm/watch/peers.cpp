@@ -6,9 +6,9 @@
 #include <chrono>
 #include <iterator>
 
-#include "cohort/base/process_state.h"
+#include "cohort/base/system/process_state.h"
 #include "cohort/job/shared_memory_probe.h"
-#include "cohort/shm/group.h"
+#include "cohort/shm/engine/group.h"
 
 namespace cohort::comm {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/process_state.h"
+#include "cohort/base/system/process_state.h"
 #include "cohort/job/arrival.h"
 #include "cohort/job/peer.h"
 

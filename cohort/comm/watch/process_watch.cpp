@@ -9,8 +9,8 @@
 #include <optional>
 #include <thread>
 
-#include "cohort/base/deadline.h"
-#include "cohort/base/text.h"
+#include "cohort/base/system/deadline.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/call/purpose.h"
 #include "cohort/comm/watch/diagnosis.h"
 #include "cohort/comm/watch/throw_failure.h"

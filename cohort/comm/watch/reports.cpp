@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 
 namespace cohort::comm {
 namespace {

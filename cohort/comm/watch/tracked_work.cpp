@@ -7,7 +7,7 @@
 #include <list>
 #include <mutex>
 
-#include "cohort/base/deadline.h"
+#include "cohort/base/system/deadline.h"
 #include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/comm/watch/unawaited_works.h"

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::comm {
 namespace {

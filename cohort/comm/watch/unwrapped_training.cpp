@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 
 namespace cohort::comm {
 namespace {

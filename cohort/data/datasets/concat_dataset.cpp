@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "cohort/base/count.h"
+#include "cohort/base/numbers/count.h"
 
 namespace cohort::data::detail {
 

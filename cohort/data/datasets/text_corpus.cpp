@@ -13,8 +13,8 @@
 #include <system_error>
 #include <utility>
 
-#include "cohort/base/open_file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/open_file.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/error/throw_error.h"
 
 namespace cohort::data {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/comm/error/exception_text.h"
 
 namespace cohort::data::detail {

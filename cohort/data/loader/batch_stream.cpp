@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/cpu.h"
-#include "cohort/base/deadline.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/machine/cpu.h"
+#include "cohort/base/system/deadline.h"
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/group/unshared_batches.h"
 

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "cohort/base/count.h"
+#include "cohort/base/numbers/count.h"
 #include "cohort/comm/group/process_group.h"
 
 namespace cohort::data {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/base/count.h"
+#include "cohort/base/numbers/count.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/data/loader/distributed_sampler.h"
 

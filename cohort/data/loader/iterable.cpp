@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "cohort/base/count.h"
+#include "cohort/base/numbers/count.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/data/loader/worker_info.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/base/count.h"
+#include "cohort/base/numbers/count.h"
 
 namespace cohort::data {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/count.h"
-#include "cohort/base/cpu.h"
+#include "cohort/base/machine/cpu.h"
+#include "cohort/base/numbers/count.h"
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/group/job_warning.h"
 #include "cohort/comm/group/process_group.h"

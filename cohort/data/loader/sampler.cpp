@@ -12,7 +12,7 @@
 #include <numeric>
 #include <utility>
 
-#include "cohort/base/count.h"
+#include "cohort/base/numbers/count.h"
 
 namespace cohort::data {
 namespace {

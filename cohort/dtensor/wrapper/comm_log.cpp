@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iostream>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 
 namespace cohort {
 namespace {

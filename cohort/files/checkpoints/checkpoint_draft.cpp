@@ -13,8 +13,8 @@
 #include <filesystem>
 #include <set>
 
-#include "cohort/base/file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/text/text.h"
 #include "cohort/files/checkpoints/checkpoint_list.h"
 #include "cohort/files/checkpoints/checkpoint_name.h"
 #include "cohort/files/checkpoints/file_checksum.h"

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/lock_file.h"
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
+#include "cohort/base/process/lock_file.h"
 #include "cohort/files/checkpoints/manifest.h"
 
 namespace cohort::files {

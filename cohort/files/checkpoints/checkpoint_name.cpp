@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::files {
 namespace {

@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <vector>
 
-#include "cohort/base/open_file.h"
-#include "cohort/base/text.h"
-#include "cohort/files/tensors/crc32.h"
+#include "cohort/base/file/open_file.h"
+#include "cohort/base/text/text.h"
+#include "cohort/files/tensors/elements/crc32.h"
 
 namespace cohort::files {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 
 namespace cohort::files {
 

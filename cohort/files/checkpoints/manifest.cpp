@@ -7,11 +7,11 @@
 #include <cmath>
 #include <set>
 
-#include "cohort/base/json_text.h"
-#include "cohort/base/text.h"
-#include "cohort/files/tensors/checked_json.h"
-#include "cohort/files/tensors/crc32.h"
-#include "cohort/files/tensors/shown_text.h"
+#include "cohort/base/text/json_text.h"
+#include "cohort/base/text/text.h"
+#include "cohort/files/tensors/elements/checked_json.h"
+#include "cohort/files/tensors/elements/crc32.h"
+#include "cohort/files/tensors/elements/shown_text.h"
 
 namespace cohort::files {
 namespace {

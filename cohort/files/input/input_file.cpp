@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "cohort/base/open_file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/open_file.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::files {
 

@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::files {
 

@@ -10,7 +10,7 @@
 #include <memory>
 #include <span>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/files/input/random_access_file.h"
 
 namespace cohort::files {

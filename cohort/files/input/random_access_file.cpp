@@ -8,8 +8,8 @@
 #include <cstring>
 #include <utility>
 
-#include "cohort/base/open_file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/open_file.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::files {
 

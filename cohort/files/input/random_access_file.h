@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "cohort/base/file.h"
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
+#include "cohort/base/file/file.h"
 
 namespace cohort::files {
 

@@ -14,7 +14,7 @@
 #include <span>
 #include <string>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/files/input/random_access_file.h"
 
 namespace cohort::files {

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 
 namespace cohort::nn::parallel {
 namespace {

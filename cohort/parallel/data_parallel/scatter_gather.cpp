@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/parallel/data_parallel/gather_log.h"
 
 namespace cohort::nn::parallel {

@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <set>
 
-#include "cohort/base/env.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/error/exception_text.h"
-#include "cohort/parallel/ddp/engine.h"
+#include "cohort/parallel/ddp/engines/engine.h"
 #include "cohort/parallel/ddp/replica.h"
 #include "cohort/parallel/norm/convert_sync_batch_norm.h"
 

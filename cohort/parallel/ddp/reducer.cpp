@@ -7,12 +7,12 @@
 
 #include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/watch/unwrapped_training.h"
-#include "cohort/parallel/ddp/engine.h"
-#include "cohort/parallel/ddp/fused_step.h"
-#include "cohort/parallel/ddp/gradient_norm.h"
+#include "cohort/parallel/ddp/engines/engine.h"
+#include "cohort/parallel/ddp/engines/fused_step.h"
+#include "cohort/parallel/ddp/engines/gradient_norm.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
 #include "cohort/parallel/ddp/hooks/compress_hooks.h"
-#include "cohort/parallel/ddp/reducer_errors.h"
+#include "cohort/parallel/ddp/settings/reducer_errors.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 #include "cohort/parallel/module/synchronize.h"
 

@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "cohort/export.h"
-#include "cohort/parallel/ddp/comm_hook.h"
-#include "cohort/parallel/ddp/options.h"
+#include "cohort/parallel/ddp/settings/comm_hook.h"
+#include "cohort/parallel/ddp/settings/options.h"
 
 namespace torch::optim {
 class Optimizer;

@@ -13,16 +13,16 @@
 #include <set>
 #include <unordered_set>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/group/job_warning.h"
 #include "cohort/comm/group/unshared_batches.h"
 #include "cohort/dtensor/api/dtensor.h"
-#include "cohort/parallel/ddp/delayed_all_reduce.h"
-#include "cohort/parallel/ddp/low_precision.h"
-#include "cohort/parallel/ddp/pending_passes.h"
-#include "cohort/parallel/ddp/purpose.h"
-#include "cohort/parallel/ddp/reducer_errors.h"
+#include "cohort/parallel/ddp/engines/delayed_all_reduce.h"
+#include "cohort/parallel/ddp/engines/low_precision.h"
+#include "cohort/parallel/ddp/engines/pending_passes.h"
 #include "cohort/parallel/ddp/replica_join.h"
+#include "cohort/parallel/ddp/settings/purpose.h"
+#include "cohort/parallel/ddp/settings/reducer_errors.h"
 #include "cohort/parallel/module/gradient_hooks.h"
 #include "cohort/parallel/module/synchronize.h"
 

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "cohort/export.h"
-#include "cohort/parallel/ddp/buffer_comm_hook.h"
-#include "cohort/parallel/ddp/options.h"
 #include "cohort/parallel/ddp/reducer.h"
+#include "cohort/parallel/ddp/settings/buffer_comm_hook.h"
+#include "cohort/parallel/ddp/settings/options.h"
 #include "cohort/parallel/module/join.h"
 
 namespace c10 {

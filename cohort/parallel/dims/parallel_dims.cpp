@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/mesh/mesh_groups.h"
 

@@ -8,7 +8,7 @@
 
 #include "cohort/dtensor/wrapper/whole_tensor.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
-#include "cohort/parallel/fsdp/shard_rows.h"
+#include "cohort/parallel/fsdp/tensors/shard_rows.h"
 #include "cohort/parallel/module/purpose.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 

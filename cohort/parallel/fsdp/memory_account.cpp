@@ -9,13 +9,13 @@
 #include <unordered_set>
 #include <utility>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/agreement/rank_exchange.h"
 #include "cohort/comm/backend/operation_text.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
+#include "cohort/parallel/fsdp/groups/param_group.h"
 #include "cohort/parallel/fsdp/optimizer_fields.h"
-#include "cohort/parallel/fsdp/param_group.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 
 namespace cohort::fsdp {

@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "cohort/parallel/fsdp/mesh_groups.h"
 #include "cohort/parallel/fsdp/sharded_module.h"
+#include "cohort/parallel/fsdp/tensors/mesh_groups.h"
 
 namespace cohort::fsdp {
 namespace {

@@ -21,7 +21,7 @@
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/pickle/pickle.h"
 #include "cohort/parallel/fsdp/optimizer_fields.h"
-#include "cohort/parallel/fsdp/shard_rows.h"
+#include "cohort/parallel/fsdp/tensors/shard_rows.h"
 #include "cohort/parallel/module/purpose.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 

@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "cohort/export.h"
-#include "cohort/parallel/fsdp/sharded_parameter.h"
+#include "cohort/parallel/fsdp/tensors/sharded_parameter.h"
 
 namespace cohort::fsdp {
 

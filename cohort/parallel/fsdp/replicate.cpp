@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "cohort/parallel/fsdp/mesh_groups.h"
+#include "cohort/parallel/fsdp/tensors/mesh_groups.h"
 
 namespace cohort::fsdp {
 

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "cohort/comm/collectives/collectives.h"
-#include "cohort/parallel/fsdp/in_autograd.h"
-#include "cohort/parallel/fsdp/purpose.h"
+#include "cohort/parallel/fsdp/groups/in_autograd.h"
+#include "cohort/parallel/fsdp/settings/purpose.h"
 
 namespace cohort::fsdp {
 namespace {

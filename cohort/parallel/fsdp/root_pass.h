@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cohort/comm/group/process_group.h"
-#include "cohort/parallel/fsdp/param_group.h"
+#include "cohort/parallel/fsdp/groups/param_group.h"
 
 namespace cohort::fsdp {
 

@@ -13,7 +13,7 @@
 #include <unordered_set>
 
 #include "cohort/comm/group/subgroups.h"
-#include "cohort/parallel/fsdp/param_group.h"
+#include "cohort/parallel/fsdp/groups/param_group.h"
 
 namespace cohort::fsdp {
 namespace {

@@ -34,9 +34,9 @@
 
 #include "cohort/comm/group/process_group.h"
 #include "cohort/export.h"
-#include "cohort/parallel/fsdp/group_settings.h"
-#include "cohort/parallel/fsdp/options.h"
-#include "cohort/parallel/fsdp/sharded_parameter.h"
+#include "cohort/parallel/fsdp/settings/group_settings.h"
+#include "cohort/parallel/fsdp/settings/options.h"
+#include "cohort/parallel/fsdp/tensors/sharded_parameter.h"
 
 namespace torch::optim {
 class Optimizer;

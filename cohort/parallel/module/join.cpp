@@ -6,7 +6,7 @@
 
 #include <exception>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 
 namespace cohort {
 namespace {

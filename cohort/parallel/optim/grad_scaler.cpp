@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/call/purpose.h"
 #include "cohort/comm/collectives/collectives.h"

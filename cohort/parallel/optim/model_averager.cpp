@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/comm/group/job_warning.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/parallel/optim/average_parameters.h"

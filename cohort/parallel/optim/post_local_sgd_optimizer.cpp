@@ -3,7 +3,7 @@
 #include <torch/optim/optimizer.h>
 #include <torch/serialize/archive.h>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 
 namespace cohort::optim {
 

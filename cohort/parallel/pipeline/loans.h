@@ -24,7 +24,7 @@
 #include "cohort/export.h"
 #include "cohort/parallel/pipeline/tensor_header.h"
 #include "cohort/shm/arena/free_ranges.h"
-#include "cohort/shm/shared_memory.h"
+#include "cohort/shm/memory/shared_memory.h"
 
 namespace cohort::pipeline {
 

@@ -14,7 +14,7 @@
 
 #include "cohort/comm/error/exception_text.h"
 #include "cohort/dtensor/api/dtensor.h"
-#include "cohort/parallel/fsdp/module_tensor.h"
+#include "cohort/parallel/fsdp/tensors/module_tensor.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 #include "cohort/parallel/optim/clip_grad.h"
 #include "cohort/parallel/optim/purpose.h"

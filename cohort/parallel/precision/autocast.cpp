@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/comm/backend/accelerator.h"
 
 namespace cohort {

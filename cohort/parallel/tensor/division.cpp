@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/parallel/tensor/group_place.h"
 
 namespace cohort {

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/text/text.h"
 #include "cohort/dtensor/api/distribute_module.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/dtensor/wrapper/wrapper.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "cohort/parallel/ddp/hook_result.h"
+#include "cohort/parallel/ddp/settings/hook_result.h"
 #include "cohort/parallel/zero/optimizer_parts.h"
 #include "cohort/parallel/zero/purpose.h"
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"

@@ -31,8 +31,8 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/export.h"
-#include "cohort/parallel/ddp/comm_hook.h"
-#include "cohort/parallel/ddp/grad_bucket.h"
+#include "cohort/parallel/ddp/settings/comm_hook.h"
+#include "cohort/parallel/ddp/settings/grad_bucket.h"
 
 namespace cohort {
 class ZeroRedundancyOptimizer;

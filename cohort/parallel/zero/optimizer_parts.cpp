@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "cohort/parallel/ddp/bucket_memory.h"
+#include "cohort/parallel/ddp/buckets/bucket_memory.h"
 
 namespace cohort::zero {
 

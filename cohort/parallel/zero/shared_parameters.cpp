@@ -10,7 +10,7 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/common_memory.h"
 #include "cohort/comm/collectives/shm_empty.h"
-#include "cohort/parallel/fsdp/write_guard.h"
+#include "cohort/parallel/fsdp/host/write_guard.h"
 #include "cohort/parallel/zero/purpose.h"
 
 namespace cohort::zero {

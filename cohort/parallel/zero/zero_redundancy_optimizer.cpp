@@ -8,7 +8,7 @@
 #include <map>
 #include <typeinfo>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/parallel/zero/optimizer_parts.h"
 #include "cohort/parallel/zero/partition.h"

@@ -6,9 +6,9 @@
 #include <map>
 #include <utility>
 
-#include "cohort/base/file.h"
-#include "cohort/base/text.h"
-#include "cohort/files/tensors/shown_text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/text/text.h"
+#include "cohort/files/tensors/elements/shown_text.h"
 
 namespace cohort::report {
 namespace {

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/report/config/toml.h"
 #include "cohort/report/records/run_record.h"
 

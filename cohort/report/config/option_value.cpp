@@ -4,7 +4,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/report/config/option_set.h"
 
 namespace cohort::report {

@@ -8,9 +8,9 @@
 #include <optional>
 #include <utility>
 
-#include "cohort/base/json_text.h"
-#include "cohort/base/text.h"
-#include "cohort/files/tensors/shown_text.h"
+#include "cohort/base/text/json_text.h"
+#include "cohort/base/text/text.h"
+#include "cohort/files/tensors/elements/shown_text.h"
 #include "cohort/report/records/run_record.h"
 
 // The parser calls itself for what is nested.

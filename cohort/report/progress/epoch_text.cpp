@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/report/terminal/figures.h"
 
 namespace cohort::report {

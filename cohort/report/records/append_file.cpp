@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::report {
 

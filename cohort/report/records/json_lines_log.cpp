@@ -6,8 +6,8 @@
 #include <limits>
 #include <optional>
 
-#include "cohort/base/json_text.h"
-#include "cohort/files/tensors/checked_json.h"
+#include "cohort/base/text/json_text.h"
+#include "cohort/files/tensors/elements/checked_json.h"
 
 namespace cohort::report {
 namespace {

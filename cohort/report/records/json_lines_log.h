@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/report/records/line_file.h"
 #include "cohort/report/records/run_record.h"
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <utility>
 
-#include "cohort/base/atomic_file.h"
+#include "cohort/base/file/atomic_file.h"
 #include "cohort/files/input/random_access_file.h"
-#include "cohort/files/tensors/shown_text.h"
+#include "cohort/files/tensors/elements/shown_text.h"
 
 namespace cohort::report {
 namespace {

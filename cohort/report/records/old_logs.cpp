@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/report/records/line_file.h"
 
 namespace cohort::report {

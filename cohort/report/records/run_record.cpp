@@ -8,8 +8,8 @@
 #include <set>
 #include <string_view>
 
-#include "cohort/base/json_text.h"
-#include "cohort/base/utf8.h"
+#include "cohort/base/text/json_text.h"
+#include "cohort/base/text/utf8.h"
 
 namespace cohort::report {
 namespace {

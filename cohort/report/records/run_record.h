@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 
 namespace cohort::report {
 

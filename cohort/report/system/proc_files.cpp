@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::report {
 namespace {

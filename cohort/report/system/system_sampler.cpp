@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/base/cpu.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/machine/cpu.h"
 
 namespace cohort::report {
 namespace {

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "cohort/base/utf8.h"
+#include "cohort/base/text/utf8.h"
 
 namespace cohort::report {
 namespace {

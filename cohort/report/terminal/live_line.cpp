@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <mutex>
 
-#include "cohort/base/env.h"
-#include "cohort/base/file.h"
-#include "cohort/base/log_writer.h"
-#include "cohort/base/terminal.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/log/log_writer.h"
+#include "cohort/base/log/terminal.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::report {
 namespace {

@@ -1,6 +1,6 @@
 /// LiveLine: the line at the bottom of a terminal that is rewritten in place, and the text that passes above it.
 ///
-/// While a line is open, messages of the library (base/log.h) that would go to the same terminal erase it, stand in lines of
+/// While a line is open, messages of the library (base/log/log.h) that would go to the same terminal erase it, stand in lines of
 /// their own, and are followed by it again; so does print(). On other outputs every line is simply written. Each change is one
 /// write, so lines of several ranks do not mix. Messages of another process erase the line; the next change shows it again.
 ///

@@ -19,10 +19,10 @@
 #include <optional>
 #include <unordered_map>
 
-#include "cohort/base/file.h"
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
+#include "cohort/base/file/file.h"
 #include "cohort/shm/arena/free_ranges.h"
-#include "cohort/shm/shared_memory.h"
+#include "cohort/shm/memory/shared_memory.h"
 
 namespace cohort::shm {
 

@@ -8,8 +8,8 @@
 
 #include <cerrno>
 
-#include "cohort/base/file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/text/text.h"
 #include "cohort/shm/arena/process_arena.h"
 
 namespace cohort::shm {

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "cohort/base/result.h"
-#include "cohort/shm/shared_memory.h"
+#include "cohort/base/error/result.h"
+#include "cohort/shm/memory/shared_memory.h"
 
 namespace cohort::shm {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/shm/arena/arena.h"
 
 namespace cohort::shm {

@@ -4,8 +4,8 @@
 #include <cpuid.h>
 #endif
 
-#include "cohort/base/env.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/system/env.h"
 
 namespace cohort::shm {
 namespace {

@@ -20,7 +20,7 @@
 #include <cstddef>
 
 #include "cohort/shm/kernels/instruction_set.h"
-#include "cohort/shm/types.h"
+#include "cohort/shm/terms/types.h"
 
 namespace cohort::shm {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "cohort/shm/call.h"
 #include "cohort/shm/report/formats.h"
+#include "cohort/shm/trace/call.h"
 
 namespace cohort::shm {
 namespace {

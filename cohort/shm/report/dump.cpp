@@ -12,11 +12,11 @@
 #include <mutex>
 #include <optional>
 
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/env.h"
-#include "cohort/base/log.h"
-#include "cohort/base/terminal.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/log/terminal.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 #include "cohort/shm/report/formats.h"
 #include "cohort/shm/report/registry.h"
 

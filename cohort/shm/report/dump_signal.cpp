@@ -12,10 +12,10 @@
 #include <string>
 #include <thread>
 
-#include "cohort/base/env.h"
-#include "cohort/base/log.h"
-#include "cohort/base/process.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/process/process.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 #include "cohort/shm/report/dump.h"
 
 namespace cohort::shm {

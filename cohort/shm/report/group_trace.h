@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/shm/types.h"
+#include "cohort/shm/terms/types.h"
 
 namespace cohort::shm {
 

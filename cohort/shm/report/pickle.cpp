@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/pickle_writer.h"
+#include "cohort/base/pickle/pickle_writer.h"
 
 namespace cohort::shm {
 namespace {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "cohort/shm/trace_area.h"
+#include "cohort/shm/trace/trace_area.h"
 
 namespace cohort::shm {
 namespace {

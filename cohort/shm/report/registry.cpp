@@ -7,12 +7,12 @@
 #include <list>
 #include <mutex>
 
-#include "cohort/base/env.h"
-#include "cohort/base/host.h"
-#include "cohort/shm/peer_record.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/system/host.h"
 #include "cohort/shm/report/dump.h"
 #include "cohort/shm/report/dump_signal.h"
 #include "cohort/shm/report/read_trace.h"
+#include "cohort/shm/segment/peer_record.h"
 
 namespace cohort::shm {
 namespace {

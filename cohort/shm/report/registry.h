@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cohort/shm/report/group_trace.h"
-#include "cohort/shm/segment.h"
+#include "cohort/shm/segment/segment.h"
 
 namespace cohort::shm {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/shm/report/formats.h"
 
 namespace cohort::shm {

@@ -8,9 +8,9 @@
 #include <typeinfo>
 #include <utility>
 
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/env.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/job/error_file.h"
 #include "cohort/report/config/option_set.h"

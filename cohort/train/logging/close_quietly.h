@@ -3,7 +3,7 @@
 
 #include <exception>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/comm/error/exception_text.h"
 
 namespace cohort::train::detail {

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "cohort/base/log_writer.h"
+#include "cohort/base/log/log_writer.h"
 #include "cohort/train/logging/json_lines_logger.h"
 
 namespace cohort::train::detail {

@@ -19,7 +19,8 @@ COHORT_EXTRAS_API void set_folder_loggers(FolderLoggers make);
 /// Without the extras: metrics.jsonl alone, and c10::ValueError for a plot.
 COHORT_TEST_API std::shared_ptr<Logger> folder_loggers(const std::string& folder, int64_t first_step, bool plot);
 
-/// Writes messages where this library writes its own: the extras have a copy of base/log.cpp, which knows no line of progress.
+/// Writes messages where this library writes its own: the extras have a copy of base/log/log.cpp, which
+/// knows no line of progress.
 COHORT_EXTRAS_API void write_log_lines(std::string_view lines);
 
 }  // namespace cohort::train::detail

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/count.h"
-#include "cohort/base/text.h"
+#include "cohort/base/numbers/count.h"
+#include "cohort/base/text/text.h"
 #include "cohort/report/terminal/figures.h"
 #include "cohort/report/terminal/text_table.h"
 

@@ -1,7 +1,7 @@
 #include "cohort/train/logging/old_logs.h"
 
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/report/records/old_logs.h"
 

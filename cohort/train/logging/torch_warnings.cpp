@@ -5,8 +5,8 @@
 
 #include <typeinfo>
 
-#include "cohort/base/log.h"
-#include "cohort/base/terminal.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/log/terminal.h"
 
 namespace cohort::train::detail {
 namespace {

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cohort/base/count.h"
+#include "cohort/base/numbers/count.h"
 #include "cohort/comm/group/device.h"
 #include "cohort/train/metrics/numbers_over_ranks.h"
 

@@ -6,7 +6,7 @@
 #include <numbers>
 #include <utility>
 
-#include "cohort/base/count.h"
+#include "cohort/base/numbers/count.h"
 #include "cohort/checkpoint/state/optimizer_values.h"
 #include "cohort/checkpoint/state/python_values.h"
 #include "cohort/checkpoint/state/scheduler_notes.h"

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <utility>
 
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/text/text.h"
 #include "cohort/parallel/optim/clip_grad.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/train/logging/close_quietly.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "cohort/base/deadline.h"
+#include "cohort/base/system/deadline.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/epoch_report.h"
 #include "cohort/train/trainer/finite_check.h"

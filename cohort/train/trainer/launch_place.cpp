@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/group/device.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/parallel/data_parallel/placement.h"

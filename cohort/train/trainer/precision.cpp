@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/parallel/ddp/replica.h"
 #include "cohort/parallel/fsdp/sharded_module.h"
 

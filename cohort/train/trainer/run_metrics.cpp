@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/train/logging/folder_loggers.h"
 

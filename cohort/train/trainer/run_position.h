@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "cohort/base/count.h"
+#include "cohort/base/numbers/count.h"
 
 namespace cohort::train::detail {
 

@@ -10,10 +10,10 @@
 #include <set>
 #include <string_view>
 
-#include "cohort/base/count.h"
-#include "cohort/base/env.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/numbers/count.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 #include "cohort/checkpoint/state/distributed_state.h"
 #include "cohort/checkpoint/state/module_names.h"
 #include "cohort/checkpoint/state/rng_state.h"

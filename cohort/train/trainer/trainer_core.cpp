@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/base/env.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/group/world.h"
 #include "cohort/dtensor/api/dtensor.h"

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "cohort/parallel/ddp/options.h"
+#include "cohort/parallel/ddp/settings/options.h"
 #include "cohort/parallel/dims/parallel_dims.h"
-#include "cohort/parallel/fsdp/options.h"
+#include "cohort/parallel/fsdp/settings/options.h"
 #include "cohort/train/logging/logger.h"
 
 namespace cohort::train {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "cohort/base/deadline.h"
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/system/deadline.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::vault {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
-#include "cohort/base/result.h"
-#include "cohort/store/store.h"
+#include "cohort/base/error/result.h"
+#include "cohort/store/keys/store.h"
 #include "cohort/vault/place.h"
 
 namespace cohort::vault {

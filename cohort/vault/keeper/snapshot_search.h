@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/vault/choice.h"
 #include "cohort/vault/generation_file.h"
 #include "cohort/vault/keeper/rank_waits.h"

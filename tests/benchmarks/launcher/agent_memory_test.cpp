@@ -10,8 +10,8 @@
 #include <thread>
 #include <utility>
 
-#include "cohort/base/process.h"
-#include "cohort/base/text.h"
+#include "cohort/base/process/process.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::bench {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "benchmarks/support/turns.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::bench {

@@ -11,7 +11,7 @@
 #include <limits>
 #include <mutex>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/backend/operation_text.h"
 #include "cohort/comm/watch/operation_watch.h"
 #include "tests/support/marks.h"

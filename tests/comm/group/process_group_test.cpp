@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "cohort/base/cpu.h"
+#include "cohort/base/machine/cpu.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/point_to_point.h"
 #include "cohort/comm/collectives/shm_empty.h"

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "cohort/base/atomic_file.h"
+#include "cohort/base/file/atomic_file.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/point_to_point.h"
 #include "tests/support/rank_processes.h"

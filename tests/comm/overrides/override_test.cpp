@@ -10,7 +10,7 @@
 #include <iostream>
 #include <map>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/checkpoint/recovery/skip_init.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/dtensor/api/dtensor.h"

@@ -17,7 +17,7 @@
 
 #include "cohort/comm/process/share_memory.h"
 #include "cohort/comm/process/tensor_channel.h"
-#include "cohort/shm/unix_socket.h"
+#include "cohort/shm/memory/unix_socket.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
 

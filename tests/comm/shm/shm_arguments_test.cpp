@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "tests/comm/shm/shm_threads.h"
 #include "tests/support/marks.h"
 #include "tests/support/require.h"

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/base/port.h"
+#include "cohort/base/net/port.h"
 #include "tests/support/rank_processes.h"
 
 namespace cohort {

@@ -7,7 +7,7 @@
 #include <functional>
 #include <map>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/group/process_group.h"
 
 namespace cohort::comm {

@@ -12,10 +12,10 @@
 #include <regex>
 #include <thread>
 
-#include "cohort/base/env.h"
-#include "cohort/base/file.h"
-#include "cohort/base/port.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/net/port.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/comm/group/subgroups.h"

@@ -10,8 +10,8 @@
 #include <regex>
 #include <thread>
 
-#include "cohort/base/file.h"
-#include "cohort/base/port.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/net/port.h"
 
 namespace cohort::job {
 namespace {

@@ -7,7 +7,7 @@
 #include <random>
 #include <thread>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/point_to_point.h"
 #include "cohort/comm/group/process_group.h"

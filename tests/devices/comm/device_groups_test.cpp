@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/agreement/rank_exchange.h"
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/collectives/collectives.h"

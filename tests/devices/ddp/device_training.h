@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/parallel/ddp/options.h"
+#include "cohort/parallel/ddp/settings/options.h"
 #include "tests/support/inline_engine.h"
 #include "tests/support/require.h"
 #include "tests/support/sim_device/device_test.h"

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <set>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/files/checkpoints/checkpoint_list.h"
 #include "cohort/files/checkpoints/checkpoint_name.h"
 

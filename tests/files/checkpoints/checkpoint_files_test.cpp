@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/files/checkpoints/checkpoint_name.h"
 #include "cohort/files/checkpoints/manifest.h"
 #include "cohort/files/checkpoints/retention.h"

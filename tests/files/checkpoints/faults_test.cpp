@@ -9,8 +9,8 @@
 #include <iostream>
 #include <set>
 
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/files/checkpoints/checkpoint_draft.h"
 #include "cohort/files/checkpoints/checkpoint_list.h"
 #include "cohort/files/checkpoints/checkpoint_name.h"

@@ -1,4 +1,4 @@
-#include "cohort/files/tensors/checkpoint_index.h"
+#include "cohort/files/tensors/plan/checkpoint_index.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "cohort/files/tensors/crc32.h"
+#include "cohort/files/tensors/elements/crc32.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "cohort/files/tensors/crc32_wide.h"
+#include "cohort/files/tensors/elements/crc32_wide.h"
 
 namespace cohort::files {
 namespace {

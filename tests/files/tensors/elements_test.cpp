@@ -1,4 +1,4 @@
-#include "cohort/files/tensors/elements.h"
+#include "cohort/files/tensors/elements/elements.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/files/tensors/tensor_source.h"
+#include "cohort/files/tensors/sources/tensor_source.h"
 
 namespace cohort::files {
 

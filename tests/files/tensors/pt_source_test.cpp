@@ -1,4 +1,4 @@
-#include "cohort/files/tensors/pt_source.h"
+#include "cohort/files/tensors/sources/pt_source.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,8 +9,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "cohort/files/tensors/pt_writer.h"
-#include "cohort/files/tensors/strided_reader.h"
+#include "cohort/files/tensors/pt/pt_writer.h"
+#include "cohort/files/tensors/pt/strided_reader.h"
 
 namespace cohort::files {
 namespace {

@@ -1,4 +1,4 @@
-#include "cohort/files/tensors/region.h"
+#include "cohort/files/tensors/elements/region.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cohort/files/tensors/safetensors_header.h"
+#include "cohort/files/tensors/safetensors/safetensors_header.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "cohort/files/tensors/save_plan.h"
+#include "cohort/files/tensors/plan/save_plan.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <set>
 
-#include "cohort/files/tensors/safetensors_header.h"
+#include "cohort/files/tensors/safetensors/safetensors_header.h"
 
 namespace cohort::files {
 namespace {

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <numeric>
 
-#include "cohort/files/tensors/save_plan.h"
-#include "cohort/files/tensors/shard_files.h"
-#include "cohort/files/tensors/stored_checkpoint.h"
+#include "cohort/files/tensors/dcp/stored_checkpoint.h"
+#include "cohort/files/tensors/plan/save_plan.h"
+#include "cohort/files/tensors/plan/shard_files.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::files {

@@ -7,13 +7,13 @@
 #include <fstream>
 #include <limits>
 
-#include "cohort/base/file.h"
-#include "cohort/files/tensors/average_source.h"
-#include "cohort/files/tensors/open_source.h"
-#include "cohort/files/tensors/pt_checksums.h"
-#include "cohort/files/tensors/source_comparison.h"
-#include "cohort/files/tensors/tensor_statistics.h"
-#include "cohort/files/tensors/write_source.h"
+#include "cohort/base/file/file.h"
+#include "cohort/files/tensors/sources/average_source.h"
+#include "cohort/files/tensors/sources/open_source.h"
+#include "cohort/files/tensors/sources/pt_checksums.h"
+#include "cohort/files/tensors/sources/source_comparison.h"
+#include "cohort/files/tensors/sources/tensor_statistics.h"
+#include "cohort/files/tensors/sources/write_source.h"
 #include "tests/files/tensors/memory_source.h"
 
 namespace cohort::files {

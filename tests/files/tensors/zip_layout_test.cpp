@@ -1,4 +1,4 @@
-#include "cohort/files/tensors/zip_layout.h"
+#include "cohort/files/tensors/pt/zip_layout.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -6,9 +6,9 @@
 
 #include <filesystem>
 
-#include "cohort/base/file.h"
-#include "cohort/files/tensors/crc32.h"
-#include "cohort/files/tensors/zip_directory.h"
+#include "cohort/base/file/file.h"
+#include "cohort/files/tensors/elements/crc32.h"
+#include "cohort/files/tensors/pt/zip_directory.h"
 
 namespace cohort::files {
 namespace {

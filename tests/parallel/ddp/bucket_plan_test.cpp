@@ -1,4 +1,4 @@
-#include "cohort/parallel/ddp/bucket_plan.h"
+#include "cohort/parallel/ddp/buckets/bucket_plan.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

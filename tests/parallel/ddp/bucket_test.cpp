@@ -1,4 +1,4 @@
-#include "cohort/parallel/ddp/bucket.h"
+#include "cohort/parallel/ddp/buckets/bucket.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -1,6 +1,6 @@
 // Communication hooks: what they see, what they may give back and when, and the errors. Numbers are compared with Python's
 // hooks in tests/e2e/parallel/ddp_test.py.
-#include "cohort/parallel/ddp/comm_hook.h"
+#include "cohort/parallel/ddp/settings/comm_hook.h"
 
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "cohort/comm/error/exception_text.h"
+#include "cohort/parallel/ddp/comm_hook_type.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
-#include "cohort/parallel/ddp/hooks/comm_hook_type.h"
 #include "cohort/parallel/ddp/hooks/compress_hooks.h"
 #include "cohort/parallel/ddp/hooks/noop_hook.h"
 #include "cohort/parallel/ddp/hooks/post_local_sgd_hook.h"

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cohort/parallel/ddp/comm_hook_type.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
-#include "cohort/parallel/ddp/hooks/comm_hook_type.h"
 #include "cohort/parallel/ddp/hooks/compress_hooks.h"
 #include "cohort/parallel/ddp/hooks/power_sgd_hook.h"
 #include "cohort/parallel/ddp/reducer.h"

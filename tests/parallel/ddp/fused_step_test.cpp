@@ -1,5 +1,5 @@
 // The optimizer's step inside of the reduction: against the same optimizer's own step after it.
-#include "cohort/parallel/ddp/fused_step.h"
+#include "cohort/parallel/ddp/engines/fused_step.h"
 
 #include <gtest/gtest.h>
 #include <torch/optim/adam.h>

@@ -1,5 +1,5 @@
 // The norm found during the reduction, against a pass over the gradients after it.
-#include "cohort/parallel/ddp/gradient_norm.h"
+#include "cohort/parallel/ddp/engines/gradient_norm.h"
 
 #include <gtest/gtest.h>
 #include <torch/optim/sgd.h>

@@ -1,6 +1,6 @@
 // Gradients that are reduced where autograd has put them. Whatever DDP does is tried so by the run of this program's tests with
 // COHORT_TEST_IN_PLACE=1; here are the sizes and the memory that users have.
-#include "cohort/parallel/ddp/in_place.h"
+#include "cohort/parallel/ddp/buckets/in_place.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -14,7 +14,7 @@
 #include <limits>
 
 #include "cohort/comm/collectives/shm_empty.h"
-#include "cohort/parallel/ddp/bucket.h"
+#include "cohort/parallel/ddp/buckets/bucket.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
 #include "cohort/parallel/ddp/reducer.h"
 #include "tests/parallel/ddp/nets.h"

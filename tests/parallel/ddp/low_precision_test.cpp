@@ -1,6 +1,6 @@
 // DDP's mixed precision: dtypes at each point of a step, and its numbers beside a model that is copied in the low dtype by hand.
 // tests/e2e/parallel/ddp_test.py compares with Python's, bit by bit.
-#include "cohort/parallel/ddp/low_precision.h"
+#include "cohort/parallel/ddp/engines/low_precision.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

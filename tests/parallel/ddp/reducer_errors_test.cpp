@@ -1,4 +1,4 @@
-#include "cohort/parallel/ddp/reducer_errors.h"
+#include "cohort/parallel/ddp/settings/reducer_errors.h"
 
 #include <gtest/gtest.h>
 

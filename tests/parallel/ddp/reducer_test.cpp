@@ -8,9 +8,9 @@
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/comm/shm/make_shm_backend.h"
-#include "cohort/parallel/ddp/bucket_plan.h"
+#include "cohort/parallel/ddp/buckets/bucket_plan.h"
 #include "cohort/parallel/module/gradient_hooks.h"
 #include "tests/parallel/ddp/nets.h"
 #include "tests/support/inline_engine.h"

@@ -1,5 +1,5 @@
 // Which steps are noted, and what is made of the moments.
-#include "cohort/parallel/ddp/step_times.h"
+#include "cohort/parallel/ddp/engines/step_times.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cohort/parallel/ddp/unused.h"
+#include "cohort/parallel/ddp/buckets/unused.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

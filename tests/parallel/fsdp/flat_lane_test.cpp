@@ -1,12 +1,12 @@
 // The arithmetic of gathering and reducing.
-#include "cohort/parallel/fsdp/flat_lane.h"
+#include "cohort/parallel/fsdp/gathered/flat_lane.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cohort/comm/collectives/collectives.h"
-#include "cohort/parallel/fsdp/divide_factors.h"
+#include "cohort/parallel/fsdp/tensors/divide_factors.h"
 
 namespace cohort::fsdp {
 namespace {

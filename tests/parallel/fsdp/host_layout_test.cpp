@@ -1,4 +1,4 @@
-#include "cohort/parallel/fsdp/host_layout.h"
+#include "cohort/parallel/fsdp/host/host_layout.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

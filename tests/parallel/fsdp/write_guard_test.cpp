@@ -1,5 +1,5 @@
 // What a WriteGuard leaves to whoever handled SIGSEGV before it, in a process of its own each time.
-#include "cohort/parallel/fsdp/write_guard.h"
+#include "cohort/parallel/fsdp/host/write_guard.h"
 
 #include <gtest/gtest.h>
 #include <setjmp.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/mesh/device_mesh.h"

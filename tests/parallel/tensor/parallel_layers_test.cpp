@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "cohort/base/cpu.h"
+#include "cohort/base/machine/cpu.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/mesh/shard.h"

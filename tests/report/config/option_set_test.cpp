@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/atomic_file.h"
+#include "cohort/base/file/atomic_file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::report {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/report/records/json_lines_log.h"
 #include "cohort/report/records/old_logs.h"
 #include "tests/support/temporary_folder.h"

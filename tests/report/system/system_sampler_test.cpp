@@ -6,9 +6,9 @@
 #include <map>
 #include <string>
 
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/cpu.h"
-#include "cohort/base/env.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/machine/cpu.h"
+#include "cohort/base/system/env.h"
 #include "tests/support/temporary_folder.h"
 
 namespace cohort::report {

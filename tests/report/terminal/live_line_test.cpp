@@ -14,9 +14,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "cohort/base/env.h"
-#include "cohort/base/file.h"
-#include "cohort/base/log.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/system/env.h"
 #include "cohort/report/records/run_record.h"
 #include "cohort/report/terminal/figures.h"
 #include "cohort/report/terminal/text_table.h"

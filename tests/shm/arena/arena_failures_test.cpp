@@ -15,10 +15,10 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "cohort/shm/arena/process_arena.h"
-#include "cohort/shm/bytes.h"
-#include "cohort/shm/exchange.h"
+#include "cohort/shm/terms/bytes.h"
+#include "cohort/shm/transfer/exchange.h"
 #include "tests/shm/ranks.h"
 #include "tests/shm/stress_seed.h"
 

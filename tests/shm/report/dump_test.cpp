@@ -15,12 +15,12 @@
 #include <stdexcept>
 #include <thread>
 
-#include "cohort/base/env.h"
-#include "cohort/base/file.h"
-#include "cohort/base/text.h"
-#include "cohort/shm/group.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
+#include "cohort/shm/engine/group.h"
 #include "cohort/shm/report/registry.h"
-#include "cohort/shm/trace.h"
+#include "cohort/shm/trace/trace.h"
 #include "tests/shm/ranks.h"
 #include "tests/support/environment.h"
 #include "tests/support/rank_processes.h"

@@ -12,8 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "cohort/base/env.h"
-#include "cohort/base/text.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 #include "tests/support/fork_server/wire.h"
 
 namespace cohort::test {

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/file.h"
-#include "cohort/base/process.h"
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/process/process.h"
 
 namespace cohort::test {
 

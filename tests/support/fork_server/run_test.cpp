@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <iostream>
 
-#include "cohort/base/env.h"
+#include "cohort/base/system/env.h"
 #include "tests/support/fork_server/fork_server.h"
 
 namespace {

@@ -9,8 +9,8 @@
 #include <csignal>
 #include <filesystem>
 
-#include "cohort/base/env.h"
-#include "cohort/base/text.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 #include "tests/support/fork_server/fork_server.h"
 #include "tests/support/fork_server/wire.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "tests/support/fork_server/fork_server.h"
 
 namespace cohort::test::wire {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "cohort/base/env.h"
-#include "cohort/base/text.h"
+#include "cohort/base/system/env.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::sim {
 namespace {

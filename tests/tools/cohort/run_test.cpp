@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cohort/base/atomic_file.h"
+#include "cohort/base/file/atomic_file.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"
 

@@ -5,8 +5,8 @@
 
 #include <stdexcept>
 
-#include "cohort/base/env.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/system/env.h"
 #include "tests/support/require.h"
 #include "tests/support/temporary_folder.h"
 

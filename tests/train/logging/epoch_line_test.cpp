@@ -9,8 +9,8 @@
 #include <chrono>
 #include <string>
 
-#include "cohort/base/env.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/system/env.h"
 #include "cohort/train/logging/run_summary.h"
 #include "cohort/train/logging/torch_warnings.h"
 

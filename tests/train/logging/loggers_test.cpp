@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/train/logging/folder_loggers.h"
 #include "cohort/train/logging/json_lines_logger.h"
 #include "cohort/train/logging/system_metrics.h"

@@ -7,7 +7,7 @@
 #include <iostream>
 #include <memory>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/data/loader/distributed_sampler.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"

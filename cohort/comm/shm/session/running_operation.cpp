@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "cohort/base/log.h"
-#include "cohort/base/text.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/backend/host_program.h"
 
 namespace cohort::comm {

@@ -15,7 +15,7 @@
 
 #include "cohort/comm/shm/shm_call.h"
 #include "cohort/comm/watch/operation_watch.h"
-#include "cohort/shm/group.h"
+#include "cohort/shm/engine/group.h"
 
 namespace cohort::comm {
 

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "cohort/shm/exchange.h"
+#include "cohort/shm/transfer/exchange.h"
 
 namespace cohort::comm {
 

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <utility>
 
-#include "cohort/shm/waiting.h"
+#include "cohort/shm/transfer/waiting.h"
 
 namespace cohort::comm {
 namespace {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/extras/data/datasets/cifar_batch.h"
 #include "cohort/extras/data/datasets/download.h"

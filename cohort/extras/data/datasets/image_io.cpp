@@ -10,9 +10,9 @@
 #include <string_view>
 #include <utility>
 
-#include "cohort/base/file.h"
-#include "cohort/base/open_file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/file/open_file.h"
+#include "cohort/base/text/text.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/extras/files/images/image_reader.h"
 #include "cohort/extras/files/images/image_writer.h"

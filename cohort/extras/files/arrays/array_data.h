@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/extras/files/arrays/array_layout.h"
 #include "cohort/files/input/random_access_file.h"
 

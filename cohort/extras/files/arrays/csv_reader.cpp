@@ -9,7 +9,7 @@
 #include <span>
 #include <utility>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::files {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/files/input/random_access_file.h"
 
 namespace cohort::files {

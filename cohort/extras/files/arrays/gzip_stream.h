@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/files/input/random_access_file.h"
 
 namespace cohort::files {

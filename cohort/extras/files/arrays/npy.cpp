@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cohort/base/atomic_file.h"
+#include "cohort/base/file/atomic_file.h"
 #include "cohort/extras/files/arrays/npy_header.h"
 
 namespace cohort::files {

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/extras/files/arrays/array_data.h"
 
 namespace cohort::files {

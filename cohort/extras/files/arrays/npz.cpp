@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/extras/files/arrays/gzip_stream.h"
 #include "cohort/extras/files/arrays/npy.h"
 

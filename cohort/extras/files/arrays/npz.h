@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/extras/files/arrays/array_data.h"
 
 namespace cohort::files {

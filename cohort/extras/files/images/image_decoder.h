@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/extras/files/images/image_reader.h"
 
 namespace cohort::files::detail {

@@ -11,7 +11,7 @@
 #include <set>
 #include <string_view>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::files {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 
 namespace cohort::files {
 

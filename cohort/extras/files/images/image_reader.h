@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/extras/files/images/image_format.h"
 #include "cohort/files/input/input_file.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/extras/files/images/image_format.h"
 
 namespace cohort::files {

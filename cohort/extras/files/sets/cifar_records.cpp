@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 
 namespace cohort::files {
 

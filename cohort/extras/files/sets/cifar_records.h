@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/files/input/input_file.h"
 
 namespace cohort::files {

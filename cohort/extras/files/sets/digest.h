@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 
 namespace cohort::files {
 

@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <system_error>
 
-#include "cohort/base/file.h"
-#include "cohort/base/lock_file.h"
-#include "cohort/base/text.h"
-#include "cohort/base/url.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/net/url.h"
+#include "cohort/base/process/lock_file.h"
+#include "cohort/base/text/text.h"
 #include "cohort/extras/files/sets/folder_target.h"
 #include "cohort/extras/files/sets/http_download.h"
 

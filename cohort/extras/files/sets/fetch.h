@@ -9,7 +9,7 @@
 #include <functional>
 #include <string>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/extras/files/sets/official_sets.h"
 
 namespace cohort::files {

@@ -10,8 +10,8 @@
 #include <mutex>
 #include <optional>
 
-#include "cohort/base/open_file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/open_file.h"
+#include "cohort/base/text/text.h"
 #include "cohort/version.h"
 
 namespace cohort::files {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 
 namespace cohort::files {
 

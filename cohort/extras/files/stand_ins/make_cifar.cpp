@@ -1,7 +1,7 @@
 // CIFAR-10 and CIFAR-100: coloured shapes, in binary records or pickled batches.
 #include <fmt/format.h>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/extras/files/stand_ins/drawing.h"
 #include "cohort/extras/files/stand_ins/formats.h"
 #include "cohort/extras/files/stand_ins/making.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/extras/files/stand_ins/sample_generator.h"
 #include "cohort/extras/files/stand_ins/stand_in.h"
 

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "cohort/base/file.h"
-#include "cohort/base/text.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/text/text.h"
 #include "cohort/extras/files/sets/official_sets.h"
 #include "cohort/extras/files/stand_ins/making.h"
 

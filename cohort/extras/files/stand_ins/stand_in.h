@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 
 namespace cohort::files {
 

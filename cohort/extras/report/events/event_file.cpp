@@ -7,7 +7,7 @@
 #include <atomic>
 #include <utility>
 
-#include "cohort/base/host.h"
+#include "cohort/base/system/host.h"
 #include "cohort/extras/report/events/record_framing.h"
 #include "cohort/extras/report/events/summaries.h"
 #include "cohort/report/records/run_record.h"

@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
-#include "cohort/base/deadline.h"
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
+#include "cohort/base/system/deadline.h"
 #include "cohort/extras/report/events/proto_message.h"
 #include "cohort/report/records/append_file.h"
 

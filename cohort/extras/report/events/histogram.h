@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 
 namespace cohort::report {
 

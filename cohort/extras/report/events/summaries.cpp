@@ -1,6 +1,6 @@
 #include "cohort/extras/report/events/summaries.h"
 
-#include "cohort/base/utf8.h"
+#include "cohort/base/text/utf8.h"
 #include "cohort/extras/files/images/image_writer.h"
 
 namespace cohort::report {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 #include "cohort/extras/files/images/image_format.h"
 #include "cohort/extras/report/events/histogram.h"
 #include "cohort/extras/report/events/proto_message.h"

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/extras/report/plots/canvas.h"
 
 namespace cohort::report {

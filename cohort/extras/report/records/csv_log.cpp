@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/extras/files/arrays/csv_reader.h"
 
 namespace cohort::report {

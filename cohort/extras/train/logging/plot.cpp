@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/log.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/log/log.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/extras/report/plots/chart.h"
 #include "cohort/report/records/append_file.h"

@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "cohort/base/log_writer.h"
+#include "cohort/base/log/log_writer.h"
 #include "cohort/extras/train/logging/csv_logger.h"
 #include "cohort/extras/train/logging/plot.h"
 #include "cohort/extras/train/logging/summary_writer.h"

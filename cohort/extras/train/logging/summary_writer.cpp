@@ -6,7 +6,7 @@
 #include <map>
 #include <span>
 
-#include "cohort/base/host.h"
+#include "cohort/base/system/host.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/extras/report/events/event_file.h"
 #include "cohort/extras/report/events/summaries.h"

@@ -3,8 +3,8 @@
 #include <ATen/core/jit_type.h>
 
 #include "cohort/comm/collectives/collectives.h"
-#include "cohort/parallel/ddp/hook_result.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
+#include "cohort/parallel/ddp/settings/hook_result.h"
 
 namespace cohort::ddp {
 namespace {

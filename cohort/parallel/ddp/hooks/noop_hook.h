@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "cohort/export.h"
-#include "cohort/parallel/ddp/comm_hook.h"
+#include "cohort/parallel/ddp/settings/comm_hook.h"
 
 namespace cohort::ddp {
 

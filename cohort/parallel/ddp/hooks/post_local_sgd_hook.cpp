@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/parallel/ddp/hooks/all_reduce_hook.h"
 

@@ -11,8 +11,8 @@
 #include <memory>
 
 #include "cohort/export.h"
-#include "cohort/parallel/ddp/comm_hook.h"
 #include "cohort/parallel/ddp/hooks/power_sgd_state.h"
+#include "cohort/parallel/ddp/settings/comm_hook.h"
 
 namespace cohort::ddp {
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 
 namespace cohort::ddp {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "cohort/comm/group/process_group.h"
 #include "cohort/export.h"
-#include "cohort/parallel/ddp/comm_hook.h"
+#include "cohort/parallel/ddp/settings/comm_hook.h"
 
 namespace cohort::ddp {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/extras/files/images/image_folder_index.h"
 #include "cohort/extras/files/images/image_reader.h"
 #include "cohort/extras/files/images/image_writer.h"

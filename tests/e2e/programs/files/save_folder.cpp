@@ -3,7 +3,7 @@
 #include <iostream>
 #include <string>
 
-#include "cohort/base/atomic_file.h"
+#include "cohort/base/file/atomic_file.h"
 #include "cohort/files/checkpoints/checkpoint_draft.h"
 
 int main(int argc, char** argv) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cohort/checkpoint/file/safetensors.h"
-#include "cohort/parallel/ddp/options.h"
+#include "cohort/parallel/ddp/settings/options.h"
 
 namespace cohort::proof {
 

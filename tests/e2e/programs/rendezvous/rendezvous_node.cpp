@@ -15,7 +15,7 @@
 #include <string>
 #include <variant>
 
-#include "cohort/base/text.h"
+#include "cohort/base/text/text.h"
 #include "cohort/rendezvous/rendezvous.h"
 
 namespace {

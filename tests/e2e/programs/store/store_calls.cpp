@@ -1,7 +1,7 @@
 // store_calls [--no-barrier] PORT: the calls of store_calls.h, by our client of a store on 127.0.0.1.
 #include "tests/e2e/programs/store/store_calls.h"
 
-#include "cohort/store/tcp_client.h"
+#include "cohort/store/tcp/tcp_client.h"
 
 int main(int argc, char** argv) {
   using namespace cohort::store;

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/base/result.h"
+#include "cohort/base/error/result.h"
 
 namespace cohort::store {
 

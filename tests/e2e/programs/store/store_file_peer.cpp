@@ -2,7 +2,7 @@
 // "forever": counts until it is killed.
 #include <iostream>
 
-#include "cohort/store/file_store.h"
+#include "cohort/store/file/file_store.h"
 
 namespace {
 

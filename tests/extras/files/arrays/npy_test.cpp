@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "tests/extras/files/arrays/array_values.h"
 
 namespace cohort::files {

@@ -9,9 +9,9 @@
 #include <fstream>
 #include <set>
 
-#include "cohort/base/file.h"
-#include "cohort/base/host.h"
-#include "cohort/base/lock_file.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/process/lock_file.h"
+#include "cohort/base/system/host.h"
 #include "cohort/extras/files/sets/digest.h"
 #include "cohort/extras/files/sets/unpack.h"
 #include "cohort/extras/files/stand_ins/stand_in.h"

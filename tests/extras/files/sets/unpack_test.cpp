@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/extras/files/sets/folder_target.h"
 #include "tests/extras/files/sets/archives.h"
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <map>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/extras/files/images/image_reader.h"
 #include "cohort/extras/files/sets/cifar_records.h"
 #include "cohort/extras/files/sets/fetch.h"

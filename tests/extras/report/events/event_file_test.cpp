@@ -8,8 +8,8 @@
 #include <regex>
 #include <string>
 
-#include "cohort/base/file.h"
-#include "cohort/base/host.h"
+#include "cohort/base/file/file.h"
+#include "cohort/base/system/host.h"
 #include "cohort/extras/report/events/record_framing.h"
 #include "cohort/extras/report/events/summaries.h"
 #include "tests/support/temporary_folder.h"

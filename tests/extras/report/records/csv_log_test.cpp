@@ -8,8 +8,8 @@
 #include <limits>
 #include <string>
 
-#include "cohort/base/atomic_file.h"
-#include "cohort/base/file.h"
+#include "cohort/base/file/atomic_file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/extras/report/records/csv_log.h"
 #include "tests/support/temporary_folder.h"
 

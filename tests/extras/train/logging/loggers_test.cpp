@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "cohort/base/file.h"
+#include "cohort/base/file/file.h"
 #include "cohort/extras/train/logging/csv_logger.h"
 #include "cohort/extras/train/logging/plot.h"
 #include "cohort/extras/train/logging/run_loggers.h"

@@ -1,0 +1,15 @@
+/// The checksums of a .pt file's storages.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cohort/base/error/result.h"
+
+namespace cohort::files {
+
+/// Compares all that the file has; older formats have none, and are only read. The error names the storage.
+/// Returns: how many bytes were compared.
+base::Result<uint64_t> check_pt_checksums(const std::string& path);
+
+}  // namespace cohort::files

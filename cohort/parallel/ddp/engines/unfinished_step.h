@@ -1,0 +1,16 @@
+/// The error of a step that ends, or is followed by another one, before every parameter has got its gradient.
+#pragma once
+
+#include <vector>
+
+#include "cohort/export.h"
+#include "cohort/parallel/ddp/settings/options.h"
+#include "cohort/parallel/ddp/settings/reducer_errors.h"
+
+namespace cohort::ddp {
+
+/// `what`: what cannot be done now; see UnfinishedReduction. `is_ready`: a flag per parameter.
+[[noreturn]] COHORT_TEST_API void throw_unfinished(const ReducerOptions& options, Reader reader, const char* what,
+                                                   const std::vector<char>& is_ready);
+
+}  // namespace cohort::ddp

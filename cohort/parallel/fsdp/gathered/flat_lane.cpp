@@ -1,0 +1,94 @@
+#include "cohort/parallel/fsdp/gathered/flat_lane.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "cohort/mesh/shard.h"
+
+namespace cohort::fsdp {
+namespace {
+
+int64_t product(const std::vector<int64_t>& sizes, size_t begin, size_t end) {
+  int64_t result = 1;
+  for (size_t i = begin; i < end; ++i) result *= sizes[i];
+  return result;
+}
+
+// Of a cut along a dimension but the first, which is even: (num_ranks, rows before, elements of a row).
+at::Tensor by_rank(const at::Tensor& whole, const Cut& cut) {
+  const auto outer = product(cut.sizes, 0, static_cast<size_t>(cut.dim));
+  return whole.view({outer, cut.num_ranks, -1}).transpose(0, 1);
+}
+
+// Calls `copy` with the parts of `rows` and of the flattened `whole` that belong together: whole chunks, then a short one.
+template <class Copy>
+void for_each_part(const at::Tensor& whole, const Cut& cut, const at::Tensor& rows, Copy copy) {
+  const auto chunk = cut.chunk();
+  const auto flat = whole.view({-1});
+  const auto num_full = flat.numel() / chunk;
+  const auto rest = flat.numel() % chunk;
+  if (num_full > 0) copy(rows.narrow(0, 0, num_full), flat.narrow(0, 0, num_full * chunk).view({num_full, chunk}));
+  if (rest > 0) copy(rows[num_full].narrow(0, 0, rest), flat.narrow(0, num_full * chunk, rest));
+}
+
+void zero_padding(const Cut& cut, int64_t numel, const at::Tensor& rows) {
+  const auto chunk = cut.chunk();
+  const auto num_full = numel / chunk;
+  const auto rest = numel % chunk;
+  if (rest > 0) rows[num_full].narrow(0, rest, chunk - rest).zero_();
+  const auto num_used = num_full + (rest > 0 ? 1 : 0);
+  if (num_used < cut.num_ranks) rows.narrow(0, num_used, cut.num_ranks - num_used).zero_();
+}
+
+}  // namespace
+
+int64_t Cut::chunk() const { return c10::multiply_integers(shard_sizes(0)); }
+
+std::vector<int64_t> Cut::shard_sizes(int rank) const {
+  auto result = sizes;
+  auto& size = result.at(static_cast<size_t>(dim));
+  size = chunk_range(size, num_ranks, rank).size();
+  return result;
+}
+
+std::vector<Lane> cut_into_lanes(const std::vector<int64_t>& keys, const std::vector<int64_t>& chunks) {
+  std::vector<int64_t> known;
+  std::vector<Lane> lanes;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const auto found = std::find(known.begin(), known.end(), keys[i]);
+    const auto place = static_cast<size_t>(found - known.begin());
+    if (found == known.end()) {
+      known.push_back(keys[i]);
+      lanes.emplace_back();
+    }
+    auto& lane = lanes[place];
+    lane.members.push_back(i);
+    lane.offsets.push_back(lane.width);
+    lane.width += chunks[i];
+  }
+  return lanes;
+}
+
+void copy_to_rows(const at::Tensor& whole, const Cut& cut, const at::Tensor& rows) {
+  if (cut.chunk() == 0) return;
+  if (cut.dim > 0) {
+    const auto parts = by_rank(whole, cut);
+    rows.view(parts.sizes()).copy_(parts);
+    return;
+  }
+  for_each_part(whole, cut, rows, [](const at::Tensor& row, const at::Tensor& part) { row.copy_(part); });
+  zero_padding(cut, whole.numel(), rows);
+}
+
+void copy_from_rows(const at::Tensor& rows, const Cut& cut, const at::Tensor& whole) {
+  if (cut.chunk() == 0) return;
+  if (cut.dim > 0) {
+    const auto parts = by_rank(whole, cut);
+    parts.copy_(rows.view(parts.sizes()));
+    return;
+  }
+  for_each_part(whole, cut, rows, [](const at::Tensor& row, const at::Tensor& part) { part.copy_(row); });
+}
+
+}  // namespace cohort::fsdp

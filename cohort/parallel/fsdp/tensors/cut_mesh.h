@@ -1,0 +1,24 @@
+/// The mesh of fully_shard's ranks and of those of a tensor-parallel layer (parallel_layers.h), which knows only its group: each
+/// rank tells the others who computes the layer with it.
+#pragma once
+
+#include <string>
+
+#include "cohort/mesh/device_mesh.h"
+#include "cohort/parallel/fsdp/tensors/mesh_groups.h"
+#include "cohort/parallel/fsdp/tensors/sharded_parameter.h"
+
+namespace cohort::fsdp {
+
+/// Slices of one mesh, whose axes are ranks in the order of their groups.
+struct CutMesh {
+  DeviceMesh data;   ///< of fully_shard: shards, or replicas and shards
+  DeviceMesh model;  ///< of the layer
+};
+/// Collective over the ranks of `data`. Throws c10::NotImplementedError where a job has been begun that does not know the groups.
+CutMesh cut_mesh(const Group& layer, const MeshGroups& data, const std::string& device_type);
+
+/// Throws c10::ValueError for a part of a layer whose ranks are among those of `data`: they have other parts. Local.
+void check_cut(const NamedParameter& parameter, const MeshGroups& data);
+
+}  // namespace cohort::fsdp
