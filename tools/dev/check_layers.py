@@ -40,6 +40,7 @@ ROOMS = {
         "release": [],
         "error": [],
         "call": [],
+        "notes": [],
         "overrides": [],
         "pickle": ["error"],
         "memory": ["error"],

@@ -4,13 +4,13 @@
 #include <torch/nn/module.h>
 
 #include "cohort/base/text/text.h"
-#include "cohort/parallel/module/tensor_notes.h"
+#include "cohort/comm/notes/tensor_notes.h"
 
 namespace cohort::checkpoint {
 namespace {
 
-parallel::TensorNotes<bool>& marks() {
-  static auto& all = *new parallel::TensorNotes<bool>;
+comm::TensorNotes<bool>& marks() {
+  static auto& all = *new comm::TensorNotes<bool>;
   return all;
 }
 

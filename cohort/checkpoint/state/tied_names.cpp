@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/parallel/module/tensor_notes.h"
+#include "cohort/comm/notes/tensor_notes.h"
 
 namespace cohort::checkpoint {
 namespace {
 
-parallel::TensorNotes<std::vector<std::string>>& tied_names() {
-  static auto& all = *new parallel::TensorNotes<std::vector<std::string>>;
+comm::TensorNotes<std::vector<std::string>>& tied_names() {
+  static auto& all = *new comm::TensorNotes<std::vector<std::string>>;
   return all;
 }
 

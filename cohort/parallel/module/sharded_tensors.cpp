@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "cohort/comm/notes/tensor_notes.h"
 #include "cohort/dtensor/api/dtensor.h"
-#include "cohort/parallel/module/tensor_notes.h"
 
 namespace cohort::parallel {
 namespace {
@@ -18,8 +18,8 @@ struct Note {
 };
 
 // Leaked on purpose: modules may go while the process exits.
-TensorNotes<Note>& notes() {
-  static auto* const all = new TensorNotes<Note>;
+comm::TensorNotes<Note>& notes() {
+  static auto* const all = new comm::TensorNotes<Note>;
   return *all;
 }
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace cohort::parallel {
+namespace cohort::comm {
 
 /// Thread-safe. What a note holds goes without the lock.
 template <class Note>
@@ -73,4 +73,4 @@ class TensorNotes {
   size_t num_before_sweep_ = kFewNotes;
 };
 
-}  // namespace cohort::parallel
+}  // namespace cohort::comm
