@@ -1,5 +1,5 @@
-/// What is noted down about tensors, for as long as they live: a tensor that has gone leaves no note to the next one at its
-/// address, and a note outlives whoever made it.
+/// Notes about tensors, which live as long as the tensors: a destroyed tensor leaves no note to the next tensor at its address,
+/// and a note may outlive its maker.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,7 @@
 
 namespace cohort::comm {
 
-/// Thread-safe. What a note holds goes without the lock.
+/// Thread-safe. Destroys notes without holding the lock.
 template <class Note>
 class TensorNotes {
  public:
@@ -20,7 +20,7 @@ class TensorNotes {
     change(tensor, [&](Note& noted) { std::swap(noted, note); });
   }
 
-  /// Calls `change` with the tensor's note, a new one if there is none, under the lock.
+  /// Calls `change` with the tensor's note, or a new one, while holding the lock.
   template <class Change>
   void change(const at::Tensor& tensor, Change change) {
     std::vector<Entry> gone;
@@ -35,14 +35,14 @@ class TensorNotes {
     gone = notes_.extract(tensor.unsafeGetTensorImpl());
   }
 
-  /// Lets go what the notes of tensors hold that have gone: otherwise that goes with a later note.
+  /// Destroys the notes of destroyed tensors, which would otherwise stay until a later note is made.
   void forget_gone() {
     std::vector<Entry> gone;
     const std::lock_guard lock(mutex_);
     sweep(gone);
   }
 
-  /// An empty one if there is none.
+  /// Returns the tensor's note, or an empty one.
   Note of(const at::Tensor& tensor) const {
     const std::lock_guard lock(mutex_);
     const auto found = notes_.find(tensor.unsafeGetTensorImpl());
@@ -50,7 +50,7 @@ class TensorNotes {
   }
 
  private:
-  // As long as one is listed nothing else can have its address.
+  // As long as an entry is listed nothing else can have its address.
   struct Entry {
     explicit Entry(const at::Tensor& noted) : tensor(noted.getIntrusivePtr()) {}
     c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl> tensor;

@@ -1,11 +1,12 @@
-/// Modules that run a module's forward in another way: checkpointed, or with what autograd saves on the CPU.
+/// Modules that run another module's forward differently: with activation checkpointing, or with autograd's saved tensors on the
+/// CPU.
 ///
 ///     cohort::ActivationCheckpoint block(Block(64));            // any torch::nn module; options second
 ///     torch::nn::Sequential net(Linear(8, 64), block);
 ///     cohort::apply_activation_checkpointing<BlockImpl>(*net->layers, [](size_t i) { return i % 2 == 0; });
 ///
-/// The wrapper stands where the module stood, and no name in its state shows it: see parallel/module/wrapper_base.h. The
-/// types of children are fixed in C++: code that reaches a child as `child->as<BlockImpl>()` does not find it in its wrapper.
+/// The wrapper takes the module's place, and does not change names in its state: see parallel/module/wrapper_base.h. In C++ the
+/// types of children are fixed: code that reaches a child with `child->as<BlockImpl>()` does not find it inside its wrapper.
 /// PyTorch source: torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py. Thread-safety: as torch::nn::Module.
 #pragma once
 
@@ -83,7 +84,7 @@ class ActivationCheckpoint : public parallel::WrapperHolder<ActivationCheckpoint
  public:
   explicit ActivationCheckpoint(std::shared_ptr<Net> net, const CheckpointOptions& options = {})
       : Holder(std::make_shared<Impl>(std::move(net), options)) {}
-  /// Throws c10::ValueError for a module that no std::shared_ptr owns.
+  /// Throws c10::ValueError if no std::shared_ptr owns the module.
   explicit ActivationCheckpoint(std::type_identity_t<Net>& net, const CheckpointOptions& options = {})
       : ActivationCheckpoint(parallel::owner_of(net, "ActivationCheckpoint"), options) {}
   template <class Wrapped>
@@ -110,7 +111,7 @@ class OffloadWrapperImpl final : public parallel::WrapperWithForward<activation:
   using Base::Base;
 };
 
-/// Forward under SaveOnCpu, pinned by default.
+/// Runs forward under SaveOnCpu, pinned by default.
 template <class Net, class Signature = parallel::ForwardSignature<Net>>
 class OffloadWrapper : public parallel::WrapperHolder<OffloadWrapperImpl<Net, Signature>, Net> {
   using Impl = OffloadWrapperImpl<Net, Signature>;
@@ -140,8 +141,8 @@ OffloadWrapper(const Wrapped&, SaveOnCpuOptions = {})->OffloadWrapper<typename W
 /// Chooses children by their index in the container.
 using ChildPredicate = std::function<bool(size_t index)>;
 
-/// Puts an ActivationCheckpoint in the place of each child of type Net for which `check` holds; absent: each. Wrapped ones are of
-/// another type and left alone. Returns how many it wrapped.
+/// Puts an ActivationCheckpoint in the place of each child of type Net for which `check` holds (if absent, each). Children that
+/// are already wrapped have another type and stay as they are. Returns the number of children wrapped.
 template <class Net>
 size_t apply_activation_checkpointing(torch::nn::ModuleListImpl& list, const ChildPredicate& check = {},
                                       const CheckpointOptions& options = {}) {
@@ -157,7 +158,7 @@ size_t apply_activation_checkpointing(torch::nn::ModuleListImpl& list, const Chi
   return num_wrapped;
 }
 
-/// In a Sequential, whose children may have names.
+/// The same in a Sequential, whose children may have names.
 template <class Net>
 size_t apply_activation_checkpointing(torch::nn::SequentialImpl& sequential, const ChildPredicate& check = {},
                                       const CheckpointOptions& options = {}) {

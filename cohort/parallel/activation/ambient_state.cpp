@@ -73,7 +73,7 @@ AmbientState::Again::Again(const AmbientState& state) : found_(Current{state}) {
 }
 
 AmbientState::Again::~Again() {
-  // As torch.autocast does at its end: casts of parameters belong to the pass that made them.
+  // Clears the cache as torch.autocast does at its end: casts of parameters belong to the pass that made them.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   found_.apply();
 }

@@ -1,4 +1,4 @@
-/// What surrounds a call of forward and must surround its repetition: random numbers and autocast.
+/// The state around a call of forward that its recomputation must have too: random numbers and autocast.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -13,8 +13,8 @@ namespace cohort::activation {
 
 class AmbientState {
  public:
-  /// Reads what is set in this thread: autocast of the CPU, of the accelerator and of the types of the devices on which `inputs`
-  /// lie; with `with_rng` also the default generators of the CPU and of these devices.
+  /// Reads the state of this thread: autocast of the CPU, of the accelerator and of the device types of `inputs`; with `with_rng`
+  /// also the default generators of the CPU and of these devices.
   AmbientState(const std::vector<at::Tensor>& inputs, bool with_rng);
 
   class Again;
@@ -26,7 +26,7 @@ class AmbientState {
     at::ScalarType dtype;
   };
 
-  // What is set now, of the kinds that `like` has.
+  // The present state, of the kinds that `like` has.
   struct Current {
     const AmbientState& like;
   };
@@ -38,7 +38,7 @@ class AmbientState {
   bool is_autocast_cache_enabled_ = true;
 };
 
-/// Sets it all again, and restores at its end what it found. Not for several threads at once, as generators are not.
+/// Restores the state, and its destructor restores the state it found. Not for several threads at once, as generators themselves.
 class AmbientState::Again {
  public:
   explicit Again(const AmbientState& state);

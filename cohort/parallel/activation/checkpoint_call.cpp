@@ -17,7 +17,7 @@
 namespace cohort {
 namespace {
 
-thread_local int early_stop_of_thread = -1;  // -1: as the options say
+thread_local int early_stop_of_thread = -1;  // -1: as in the options
 
 }  // namespace
 
@@ -38,7 +38,7 @@ struct ReentrantCall : torch::CustomClassHolder {
 };
 using ReentrantCallPtr = c10::intrusive_ptr<ReentrantCall>;
 
-// CheckpointFunction of torch/utils/checkpoint.py.
+// Implements CheckpointFunction of torch/utils/checkpoint.py.
 struct ReentrantFunction : torch::autograd::Function<ReentrantFunction> {
   static Tensors forward(AutogradContext* context, at::TensorList inputs, const ReentrantCallPtr& call,
                          const std::function<Tensors()>& run) {
@@ -70,7 +70,7 @@ struct ReentrantFunction : torch::autograd::Function<ReentrantFunction> {
     torch::autograd::backward(roots, gradients_of_roots);
     Tensors result;
     for (const at::Tensor& input : inputs) result.push_back(input.grad());
-    result.resize(result.size() + 2);  // nothing for the other arguments of forward
+    result.resize(result.size() + 2);  // undefined for the other arguments of forward
     return result;
   }
 

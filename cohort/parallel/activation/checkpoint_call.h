@@ -1,4 +1,4 @@
-/// What checkpoint() does, without the types of the function, its arguments and its results.
+/// Implements checkpoint() without the types of the function, its arguments and its results.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,15 +19,16 @@ namespace cohort::activation {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// Calls `forward` once, under hooks that free what autograd saves; `again` repeats it on `inputs` when backward asks.
+/// Calls `forward` once, under hooks that free the tensors that autograd saves; `again` repeats it on `inputs` when backward
+/// needs them.
 COHORT_API void run_checkpointed(const CheckpointOptions& options, const Tensors& inputs,
                                  const std::function<void()>& forward, std::function<void(const Tensors&)> again);
 
-/// Calls `forward` once, without gradients. Returns its results, whose backward repeats it on detached `inputs` by `again`.
+/// Calls `forward` once, without gradients. Returns its results, whose backward repeats it on detached `inputs` with `again`.
 COHORT_API Tensors run_reentrant(const CheckpointOptions& options, const Tensors& inputs,
                                  const std::function<Tensors()>& forward, std::function<Tensors(const Tensors&)> again);
 
-/// Places for move_tensors: the first takes tensors out of a value, the second puts others in, in the same order.
+/// Places for move_tensors: TakeTensors takes tensors out of a value, PutTensors puts others in, in the same order.
 struct TakeTensors {
   Tensors* taken;
   at::Tensor placeholder;
@@ -42,10 +43,10 @@ struct PutTensors {
 };
 inline at::Tensor moved(const at::Tensor&, const PutTensors& place) { return (*place.tensors)[(*place.next)++]; }
 
-/// Any defined tensor: undefined ones are left alone, in both directions.
+/// Any defined tensor: undefined ones are skipped, in both directions.
 COHORT_API const at::Tensor& placeholder_tensor();
 
-/// A function and its arguments without their tensors, which the graph keeps in its own way.
+/// A function and its arguments without their tensors, which the graph keeps separately.
 template <class Function, class... Inputs>
 class StoredCall {
  public:
@@ -53,7 +54,7 @@ class StoredCall {
       : function_(std::move(function)),
         arguments_{parallel::move_tensors(inputs, TakeTensors{&tensors_, placeholder_tensor()})...} {}
 
-  /// Once: the tensors among the arguments.
+  /// Takes the tensors among the arguments. Call it once.
   Tensors take_tensors() { return std::move(tensors_); }
 
   decltype(auto) forward(Inputs... inputs) { return function_(static_cast<Inputs>(inputs)...); }

@@ -22,7 +22,7 @@ std::vector<torch::autograd::SavedVariable> saved_inputs(const std::vector<at::T
   return saved;
 }
 
-// Of requests outside of backward, each with a number of its own.
+// Returns a number of its own for each request outside backward.
 int64_t number_of_lone_request() {
   static std::atomic<int64_t> last{0};
   return last.fetch_sub(1, std::memory_order_relaxed) - 1;
@@ -154,7 +154,7 @@ void CheckpointFrame::run_again(const RecomputationPtr& recomputation) {
     recompute_(inputs);
     keep_operators();
   } catch (const StopRecomputation&) {
-    keep_operators();  // everything is there
+    keep_operators();  // all tensors are there
   } catch (const CheckpointError&) {
     keep_operators();
     throw;
@@ -171,11 +171,11 @@ UnpackHook CheckpointFrame::fill_place(Recomputation& recomputation, const at::T
     if (number < places_.size()) {
       if (places_[number].is_alive) recomputation.slots[number] = {SlotState::kFilled, kept};
     } else if (!is_forward_complete_) {
-      ignores_number_ = true;  // a backward pass inside of forward: the rest of forward has not saved anything yet
+      ignores_number_ = true;  // a backward pass inside forward: the rest of forward has not saved anything yet
     } else {
       is_too_many = !options_.early_stop;
     }
-    // Past the end too: the function may have caught the exception and gone on.
+    // Also holds past the end: the function may have caught the exception and continued.
     is_last = options_.early_stop && recomputation.num_saved >= places_.size();
   }
   if (is_last) throw StopRecomputation();
@@ -221,7 +221,7 @@ void CheckpointFrame::check_match(const Recomputation& recomputation) const {
 }
 
 void CheckpointFrame::forget(size_t place) {
-  std::vector<at::Tensor> freed;  // after the lock
+  std::vector<at::Tensor> freed;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   places_[place].is_alive = false;
   for (const auto& [pass, recomputation] : recomputations_) {
@@ -233,7 +233,7 @@ void CheckpointFrame::forget(size_t place) {
 }
 
 void CheckpointFrame::end_pass(int64_t pass) {
-  RecomputationPtr freed;  // after the lock
+  RecomputationPtr freed;  // destroyed after the lock is released
   {
     const std::lock_guard lock(mutex_);
     const auto found = recomputations_.find(pass);

@@ -1,12 +1,12 @@
-/// One call of a checkpointed function: the places of the tensors that autograd saved in it, and how they come back.
+/// One call of a checkpointed function: the places of the tensors that autograd saved in it, and how they are recomputed.
 ///
-/// Words: a place is what autograd holds instead of a tensor, numbered in the order of saving; a pass is one backward pass, by
-/// its number in LibTorch (a request outside of any is a pass of its own). The first request of a pass runs the function again
-/// under hooks that fill the places which still exist; each request empties its place. What is left when the pass ends is freed
-/// then, also where the graph is kept.
+/// A place is an object that autograd holds instead of a tensor, numbered in the order of saving. A pass is one backward pass,
+/// identified by its number in LibTorch (a request outside of any is a pass of its own). The first request of a pass runs the
+/// function again under hooks that fill the places which still exist; each request empties its place. Tensors left when the pass
+/// ends are freed then, also if the graph is kept.
 ///
-/// As [Nestable Checkpoint] in torch/utils/checkpoint.py. The inputs are saved as an operation would save them: in another
-/// checkpoint they are one of its places, so a request goes outwards until it finds tensors that are there.
+/// As [Nestable Checkpoint] in torch/utils/checkpoint.py. The inputs are saved as an operation would save them: inside another
+/// checkpoint they are places of it, so a request goes outwards until it finds tensors that are there.
 /// Thread-safety: requests may come from several threads; one of them runs the function, without a lock, and the others wait.
 #pragma once
 
@@ -29,7 +29,7 @@
 
 namespace cohort::activation {
 
-/// Leaves the function once everything is there. A std::exception, as backward's threads catch no others.
+/// Leaves the function once all tensors are there. Derives from std::exception, since backward's threads catch no other types.
 struct StopRecomputation final : std::exception {
   const char* what() const noexcept override { return "the recomputation of a checkpoint has all it needs"; }
 };
@@ -42,7 +42,7 @@ class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
 
   /// Makes a place for `tensor`, in forward.
   UnpackHook add_place(const at::Tensor& tensor);
-  /// `operators`: those of forward, for messages.
+  /// `operators`: the operators of forward, for messages.
   void finish_forward(std::vector<std::string> operators);
 
  private:

@@ -1,4 +1,4 @@
-/// How a function is checkpointed, and what goes wrong when its repetition differs.
+/// Options of checkpointing, and the error if a recomputation differs.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -7,27 +7,26 @@
 
 namespace cohort {
 
-/// What is compared between the tensors that autograd saved in forward and those of the repetition.
+/// The comparison between the tensors that autograd saved in forward and in the recomputation.
 enum class DeterminismCheck {
   kDefault,  ///< sizes, dtype and device of each
-  kNone,     ///< nothing but their number
+  kNone,     ///< only their number
 };
 
 struct CheckpointOptions {
-  /// The older variant: forward runs without gradients, and backward runs a backward pass of its own. It needs an input that
-  /// requires a gradient, and backward over all leaves; it ignores determinism_check and
-  /// early_stop, and refuses debug.
+  /// Uses the older variant: forward runs without gradients, and backward runs a backward pass of its own. It needs an input that
+  /// requires a gradient, and backward over all leaves; it ignores determinism_check and early_stop, and throws for debug.
   bool use_reentrant = false;
-  /// The repetition draws the same random numbers: from the default generators of the CPU and of the devices of the inputs.
+  /// Repeats the same random numbers: from the default generators of the CPU and of the devices of the inputs.
   bool preserve_rng_state = true;
   DeterminismCheck determinism_check = DeterminismCheck::kDefault;
-  /// The repetition ends as soon as all tensors are there that backward may ask for.
+  /// Ends the recomputation as soon as all tensors that backward may need are there.
   bool early_stop = true;
-  /// Errors list the operators that ran in forward and in the repetition. Slow.
+  /// Lists in errors the operators that ran in forward and in the recomputation. Slow.
   bool debug = false;
 };
 
-/// Chooses early_stop for the checkpoints whose forward runs in this thread while it lives, whatever their options.
+/// While it lives, replaces the option early_stop for all checkpoints whose forward runs in this thread.
 class COHORT_API CheckpointEarlyStop {
  public:
   explicit CheckpointEarlyStop(bool is_enabled);
@@ -39,7 +38,7 @@ class COHORT_API CheckpointEarlyStop {
   int previous_;
 };
 
-/// The repetition saved other tensors than forward did, or backward asked twice for the same one.
+/// Thrown if the recomputation saved other tensors than forward, or backward asked twice for the same one.
 class COHORT_API CheckpointError : public c10::Error {
   using Error::Error;
 };

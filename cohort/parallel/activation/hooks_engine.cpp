@@ -15,7 +15,7 @@ namespace {
 
 using torch::autograd::Engine;
 
-// One tensor that autograd has saved.
+// A tensor that autograd has saved.
 class PackedTensor final : public torch::autograd::SavedVariableHooks {
  public:
   explicit PackedTensor(std::shared_ptr<const PackHook> pack) : pack_(std::move(pack)) {}
@@ -37,7 +37,7 @@ class PackedTensor final : public torch::autograd::SavedVariableHooks {
   UnpackHook unpack_;
 };
 
-// The type of a parameter of a function that is overridden: releases differ in how they own nodes.
+// The parameter types of an overridden function: releases differ in how they own nodes.
 template <class Method>
 struct ParametersOf;
 template <class Return, class... Parameters>

@@ -13,7 +13,7 @@ thread_local OperatorLog* innermost_log = nullptr;
 OperatorLog::OperatorLog(bool is_enabled) : is_enabled_(is_enabled) {
   if (!is_enabled_) return;
   outer_ = std::exchange(innermost_log, this);
-  // One callback writes into all logs of the thread.
+  // One callback records into all logs of the thread.
   if (!outer_) {
     handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&write_down).scopes({at::RecordScope::FUNCTION}));
   }

@@ -1,4 +1,4 @@
-/// The names of the operators that run in this thread, for messages.
+/// Records the names of the operators that run in this thread, for messages.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -11,7 +11,7 @@ namespace cohort::activation {
 
 class OperatorLog {
  public:
-  /// Writes down nothing where it is not enabled. Logs end in reverse order.
+  /// Records nothing unless `is_enabled`. Logs must end in reverse order.
   explicit OperatorLog(bool is_enabled);
   OperatorLog(const OperatorLog&) = delete;
   OperatorLog& operator=(const OperatorLog&) = delete;
@@ -25,7 +25,7 @@ class OperatorLog {
   std::vector<std::string> operators_;
   const bool is_enabled_;
   OperatorLog* outer_ = nullptr;
-  at::CallbackHandle handle_ = at::INVALID_CALLBACK_HANDLE;  // the outermost one's
+  at::CallbackHandle handle_ = at::INVALID_CALLBACK_HANDLE;  // that of the outermost log
 };
 
 }  // namespace cohort::activation

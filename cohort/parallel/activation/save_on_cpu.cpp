@@ -10,7 +10,7 @@ namespace {
 at::Tensor copy_on_cpu(const at::Tensor& tensor, bool pin_memory) {
   if (!pin_memory) return tensor.cpu();
   const bool is_pinnable = !tensor.is_sparse() && comm::accelerator_type().has_value();
-  // With its strides, so that backward runs the same kernels on it.
+  // Keeps the strides, so that backward runs the same kernels on it.
   at::Tensor copy = at::empty_like(tensor, tensor.options().device(at::kCPU).pinned_memory(is_pinnable));
   copy.copy_(tensor, /*non_blocking=*/is_pinnable);
   return copy;

@@ -1,4 +1,4 @@
-/// Keeps in CPU memory what autograd saves, as torch.autograd.graph.save_on_cpu does.
+/// Keeps autograd's saved tensors in CPU memory, as torch.autograd.graph.save_on_cpu does.
 ///
 ///     at::Tensor loss;
 ///     {
@@ -7,7 +7,8 @@
 ///     }
 ///     loss.backward();                // tensors come back to their devices one by one
 ///
-/// What lies on the CPU already is kept as it is; with pin_memory it is copied, into pinned memory where there is an accelerator.
+/// Tensors that are already on the CPU stay as they are; with pin_memory they are copied, into pinned memory if there is an
+/// accelerator.
 /// Thread-safety: see saved_tensor_hooks.h.
 #pragma once
 
@@ -17,7 +18,7 @@
 namespace cohort {
 
 struct SaveOnCpuOptions {
-  /// Copies in both directions do not wait. Whoever reads a saved tensor in between waits for its stream himself.
+  /// Makes copies in both directions asynchronous. Code that reads a saved tensor in between must wait for its stream itself.
   bool pin_memory = false;
 };
 

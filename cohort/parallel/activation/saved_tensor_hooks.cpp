@@ -13,14 +13,14 @@ namespace {
 
 // [Note: where guards are kept]
 // Hooks must follow backward into its threads, as Python's do, or a function that is recomputed there would save other tensors
-// than in forward. Of what at::ThreadLocalState hands over, this is what others may add to: a list in which each reader finds
-// its own kind.
+// than in forward. Of the state that at::ThreadLocalState passes on, this is the part that others may extend: a list in which
+// each reader finds its own kind.
 struct PackHookInfo final : c10::DebugInfoBase {
   explicit PackHookInfo(PackHook hook) : pack(std::make_shared<const PackHook>(std::move(hook))) {}
   std::shared_ptr<const PackHook> pack;
 };
 
-// Before LibTorch 2.13 kinds are an enumeration, with room above its own values.
+// Before LibTorch 2.13 kinds are an enumeration, with unused numbers above its own values.
 template <class Kind>
 Kind pack_hook_kind() {
   if constexpr (std::is_enum_v<Kind>) {

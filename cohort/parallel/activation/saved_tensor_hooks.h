@@ -1,16 +1,17 @@
-/// Decides what autograd keeps in place of tensors that it saves for backward: torch.autograd.graph.saved_tensors_hooks.
+/// Decides what autograd keeps instead of the tensors that it saves for backward: torch.autograd.graph.saved_tensors_hooks.
 ///
 ///     const cohort::SavedTensorHooks hooks([](const at::Tensor& saved) -> cohort::UnpackHook {
 ///       return [half = saved.to(at::kHalf), dtype = saved.scalar_type()] { return half.to(dtype); };
 ///     });
 ///
-/// `pack` is called for each tensor that an operation saves while the guard lives; what it returns is called when backward needs
-/// the tensor, and must give one of the same values, sizes, dtype and device. It is destroyed when the graph lets go of the
-/// tensor. Only the innermost guard counts. Errors of either pass through the operation, or through backward.
-/// - `pack` runs without gradients and must not modify its tensor. What it returns must not hold that very tensor where it is the
-///   operation's own result, or neither is ever freed: hold `saved.detach()`.
-/// - Guards belong to their thread and end in reverse order. Backward hands them to the threads in which it runs.
-/// - Beside Python in one process, hooks of Python apply where there are none of C++.
+/// `pack` is called for each tensor that an operation saves while the guard lives. It returns a function, which is called when
+/// backward needs the tensor, and must return one with the same values, sizes, dtype and device. The function is destroyed when
+/// the graph releases the tensor. Only the innermost guard counts. Errors of either function pass through the operation, or
+/// through backward.
+/// - `pack` runs without gradients and must not modify its tensor. If the tensor is the operation's own result, the returned
+///   function must not hold it, or neither is ever freed: hold `saved.detach()`.
+/// - Guards belong to their thread and end in reverse order. Backward passes them on to the threads in which it runs.
+/// - In a process with Python, hooks of Python apply if there are no hooks of C++.
 /// PyTorch source: torch/autograd/graph.py, torch/csrc/autograd/saved_variable.cpp.
 #pragma once
 
@@ -25,15 +26,15 @@
 
 namespace cohort {
 
-/// May be called several times, where a graph is kept.
+/// May be called several times, if a graph is kept.
 using UnpackHook = std::function<at::Tensor()>;
 using PackHook = std::function<UnpackHook(const at::Tensor&)>;
 
 class COHORT_API SavedTensorHooks {
  public:
-  /// Throws c10::Error where LibTorch's own hooks are disabled in this thread, with the reason that was given then.
+  /// Throws c10::Error if LibTorch's own hooks are disabled in this thread, with the reason that was given then.
   explicit SavedTensorHooks(PackHook pack);
-  /// In Python's form: `unpack` is given what `pack` returned.
+  /// Takes hooks in Python's form: `unpack` gets the result of `pack`.
   template <class Pack, class Unpack>
   SavedTensorHooks(Pack pack, Unpack unpack)
       : SavedTensorHooks([pack = std::move(pack), unpack = std::move(unpack)](const at::Tensor& saved) -> UnpackHook {

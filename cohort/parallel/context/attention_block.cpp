@@ -13,7 +13,7 @@ bool has_flash_kernel(const at::Tensor& query, const at::Tensor& value) {
   return query.is_cpu() && query.size(-1) == value.size(-1);
 }
 
-// Each key head as many times as there are query heads for it.
+// Repeats each key head for the query heads that use it.
 at::Tensor for_each_head(const at::Tensor& tensor, int64_t num_heads) {
   if (tensor.size(1) == num_heads) return tensor;
   return tensor.repeat_interleave(num_heads / tensor.size(1), 1);
@@ -76,7 +76,7 @@ BlockGradients attend_backward(const at::Tensor& gradient, const at::Tensor& que
   return result;
 }
 
-// With a = exp(lse) of each: out = (a out + b block.out) / (a + b), where b / (a + b) = sigmoid(log b - log a).
+// With a = exp(lse) and b = exp(block.lse): out = (a out + b block.out) / (a + b), where b / (a + b) = sigmoid(log b - log a).
 void merge(const AttentionBlock& sum, const AttentionBlock& block) {
   const auto lse = block.lse.to(sum.lse.scalar_type());
   const auto share = (lse - sum.lse).sigmoid_().unsqueeze(-1);

@@ -1,7 +1,7 @@
-/// Attention of some queries to some keys, with what is needed to merge it with that to other keys.
+/// Computes attention of some queries to some keys, with the numbers needed to merge it with attention to other keys.
 ///
-/// Shapes: query [batch, heads, positions, size], key and value [batch, key heads, their positions, size]; `heads` is a
-/// multiple of the key heads. The CPU's flash kernels where they can, which give a log-sum-exp; elsewhere plain matrix products,
+/// Shapes: query [batch, heads, positions, size], key and value [batch, key heads, their positions, size]; `heads` is a multiple
+/// of the key heads. Uses the CPU's flash kernels where they apply, which return a log-sum-exp; elsewhere plain matrix products,
 /// which hold all scores. Local. No autograd.
 #pragma once
 
@@ -13,12 +13,11 @@ namespace cohort::parallel {
 
 struct AttentionBlock {
   at::Tensor out;  ///< as the query, with the value's size; in the query's dtype
-  at::Tensor
-      lse;  ///< [batch, heads, positions]: logarithm of the sum of the exponentials of the scores; float32, or float64
+  at::Tensor lse;  ///< [batch, heads, positions]: log-sum-exp of the scores; float32, or float64
 };
 
 struct BlockKind {
-  bool is_causal = false;  ///< position i sees keys up to the i-th; as many queries as keys
+  bool is_causal = false;  ///< position i sees keys up to the i-th; requires as many queries as keys
   double scale = 1;        ///< of the scores
 };
 
@@ -29,7 +28,7 @@ struct BlockGradients {
   at::Tensor query, key, value;
 };
 
-/// `block`: what the same queries give with all keys that they see, of which these are some.
+/// `block`: the attention of the same queries to all keys that they see, of which these are some.
 COHORT_TEST_API BlockGradients attend_backward(const at::Tensor& gradient, const at::Tensor& query,
                                                const at::Tensor& key, const at::Tensor& value,
                                                const AttentionBlock& block, const BlockKind& kind);

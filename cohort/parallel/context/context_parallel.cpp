@@ -32,7 +32,7 @@ namespace {
 
 using parallel::ContextCall;
 
-// Of the scope that is open. Whoever reads it is in that scope.
+// The call of the open scope. Its readers are inside that scope.
 std::atomic<const ContextCall*> open_scope = nullptr;
 
 SequenceLayout layout_of(bool load_balance) {
@@ -44,10 +44,11 @@ void check_supported(const ContextCall& call, bool has_mask, double dropout_p) {
                     ") is not supported\n  hint: set it to 0; dropout elsewhere in the model is not affected");
   TORCH_CHECK_VALUE(!has_mask || call.attention == ContextAttention::kUlysses,
                     "[cohort] ContextParallel: ring attention takes no attn_mask\n"
-                    "  hint: is_causal = true for a causal mask, or ContextAttention::kUlysses for any");
+                    "  hint: set is_causal = true for a causal mask, or use ContextAttention::kUlysses for any mask");
 }
 
-// With tensor parallelism each rank has some heads, or sequences, of which attention is its own; else all have all.
+// With tensor parallelism each rank has some heads, or sequences, and computes their attention itself; otherwise all ranks have
+// all heads.
 template <class Attention>
 at::Tensor on_parts(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                     const Attention& attention) {
@@ -100,7 +101,7 @@ at::Tensor attend_in_scope(const at::Tensor& query, const at::Tensor& key, const
                          .rotate = call->rotate});
 }
 
-// Above and below autograd: tensors of inference mode are below.
+// Overrides the kernel above and below autograd: tensors of inference mode are below.
 void stand_before_attention(c10::DeviceType type) {
   const auto dense = c10::computeDispatchKey(std::nullopt, at::kStrided, c10::Device(type));
   const auto backend = c10::toBackendComponent(dense);
@@ -111,8 +112,8 @@ void stand_before_attention(c10::DeviceType type) {
   }
 }
 
-// For good: another thread may be calling the operator when a scope ends. LibTorch composes it of other operators, and has no
-// kernel of its own there.
+// Overrides the kernel for good: another thread may be calling the operator when a scope ends. LibTorch composes the operator of
+// others, and has no kernel of its own there.
 void stand_before_attention() {
   stand_before_attention(c10::DeviceType::CPU);
   if (const auto type = comm::accelerator_type()) stand_before_attention(*type);
@@ -137,8 +138,8 @@ void check(const ContextParallelOptions& options) {
   for (size_t i = 0; i < options.buffers.size(); ++i) {
     const auto& buffer = options.buffers[i];
     TORCH_CHECK_VALUE(!buffer.requires_grad(), "[cohort] ContextParallel: buffer ", i,
-                      " requires a gradient, so its size cannot change\n  hint: shard_sequence() shares out tensors "
-                      "that autograd follows");
+                      " requires a gradient, so its size cannot change\n  hint: shard tensors that autograd follows "
+                      "with shard_sequence()");
     for (size_t before = 0; before < i; ++before) {
       TORCH_CHECK_VALUE(!buffer.is_same(options.buffers[before]), "[cohort] ContextParallel: buffers ", before, " and ",
                         i, " are the same tensor");
@@ -150,12 +151,12 @@ void check(const ContextParallelOptions& options) {
 
 struct ContextParallel::State {
   parallel::ContextCall call;
-  std::vector<std::pair<at::Tensor, at::Tensor>> wholes = {};  // a buffer, and what it is to be again
+  std::vector<std::pair<at::Tensor, at::Tensor>> wholes = {};  // a buffer, and its full tensor to restore
 
   explicit State(parallel::ContextCall what) : call(std::move(what)) {
     const parallel::ContextCall* none = nullptr;
     TORCH_CHECK(open_scope.compare_exchange_strong(none, &call),
-                "[cohort] ContextParallel: another scope is open\n  hint: end it first; they do not nest");
+                "[cohort] ContextParallel: another scope is open\n  hint: end it first; scopes do not nest");
   }
   ~State() {
     open_scope = nullptr;
@@ -181,7 +182,7 @@ ContextParallel::ContextParallel(const Group& group, const ContextParallelOption
   for (size_t i = 0; i < options.buffers.size(); ++i) {
     const auto& buffer = options.buffers[i];
     if (!is_one_of(buffer, options.no_restore_buffers)) state_->wholes.emplace_back(buffer, buffer.detach());
-    buffer.set_data(parts[i]);  // other tensors in the same memory keep what they have
+    buffer.set_data(parts[i]);  // other tensors in the same memory keep their values
   }
 }
 

@@ -1,12 +1,11 @@
-/// Context parallelism: in a scope, ranks share out the positions of a sequence, and attention of unchanged code sees all of
-/// them.
+/// Context parallelism: in a scope, ranks shard the positions of a sequence, and attention in unchanged code sees all of them.
 ///
 ///     {
-///       const cohort::ContextParallel scope(mesh["cp"], {.buffers = {tokens, targets, positions}, .buffer_seq_dims = {1, 1,
-/// 0}});
+///       const cohort::ContextParallel scope(mesh["cp"], {.buffers = {tokens, targets, positions},
+///                                                        .buffer_seq_dims = {1, 1, 0}});
 ///       auto loss = model->forward(tokens, positions, targets);   // calls at::scaled_dot_product_attention somewhere
 ///       loss.backward();
-///     }                                                           // tokens, targets and positions are whole again
+///     }                                                           // restores tokens, targets and positions
 ///
 /// Names and meaning follow torch.distributed.tensor.experimental.context_parallel of PyTorch 2.13
 /// (torch/distributed/tensor/experimental/_context_parallel/_attention.py).
@@ -25,37 +24,38 @@
 
 namespace cohort {
 
-/// How attention sees the positions of other ranks.
+/// The algorithm by which attention sees the positions of other ranks.
 enum class ContextAttention {
-  kRing,    ///< ring_attention.h: any number of heads, no mask but a causal one
-  kUlysses  ///< ulysses_attention.h: any mask, numbers of heads that the ranks divide
+  kRing,    ///< ring_attention.h: any number of heads, no mask except a causal one
+  kUlysses  ///< ulysses_attention.h: any mask, numbers of heads that the number of ranks divides
 };
 
 struct ContextParallelOptions {
-  /// Tensors of which each rank gets its positions, by the same handles: batches, targets, positions or tables of them. Other
-  /// tensors in the same memory see nothing of it. No parameters.
+  /// Tensors that are sharded in place along their sequence dimension: batches, targets, positions or tables of them. Other
+  /// tensors in the same memory do not change. Must not be parameters.
   std::vector<at::Tensor> buffers = {};
   std::vector<int64_t> buffer_seq_dims = {};
-  /// Those of `buffers` that stay as they are at the end.
+  /// Those of `buffers` that are not restored at the end.
   std::vector<at::Tensor> no_restore_buffers = {};
-  /// Head and tail together (SequenceLayout::kHeadTail): as much work for each rank under a causal mask.
+  /// Gives each rank a part from the head and one from the tail (SequenceLayout::kHeadTail): equal work for all ranks under a
+  /// causal mask.
   bool load_balance = true;
   ContextAttention attention = ContextAttention::kRing;
   RotateMethod rotate = RotateMethod::kAllGather;
 };
 
 /// While it lives, every at::scaled_dot_product_attention of this process, on the CPU and the accelerator, is attention over all
-/// ranks of the group, whose query, key and value are [batch, heads, own positions, size]. It throws c10::ValueError for dropout,
-/// and with kRing for a mask. One at a time. Its backward may run after the scope, but not that of activation checkpointing,
-/// which computes forward again. The scope begins and ends by itself on each rank; attention is collective.
+/// ranks of the group; its query, key and value are [batch, heads, own positions, size]. It throws c10::ValueError for dropout,
+/// and with kRing for a mask. Only one scope at a time. Backward may run after the scope, except with activation checkpointing,
+/// which computes forward again. The scope begins and ends without communication; attention is collective.
 class COHORT_API ContextParallel {
  public:
-  /// `mesh` of one axis. Throws c10::ValueError for lists that do not fit, lengths that do not divide, and parameters, before
-  /// anything is changed; c10::Error within another such scope; c10::NotImplementedError where another library replaces
-  /// attention, too (docs/design/libtorch_overrides.md).
+  /// `mesh`: of one axis. Throws c10::ValueError for lists that do not fit, lengths that cannot be divided evenly, and
+  /// parameters, before anything is changed; c10::Error inside another such scope; c10::NotImplementedError if another library
+  /// also replaces attention (docs/design/libtorch_overrides.md).
   explicit ContextParallel(const DeviceMesh& mesh, const ContextParallelOptions& options = {});
   explicit ContextParallel(const Group& group, const ContextParallelOptions& options = {});
-  /// Restores buffers, and attention.
+  /// Restores buffers and attention.
   ~ContextParallel();
   ContextParallel(const ContextParallel&) = delete;
   ContextParallel& operator=(const ContextParallel&) = delete;
@@ -65,8 +65,8 @@ class COHORT_API ContextParallel {
   std::unique_ptr<State> state_;
 };
 
-/// Collective: whole tensors, on every rank, of those whose positions ranks have shared out; new memory, without autograd.
-/// Throws c10::ValueError for lists of different lengths.
+/// Returns, on every rank, the full tensors of sharded buffers, in new memory and without autograd. Collective. Throws
+/// c10::ValueError for lists of different lengths.
 COHORT_API std::vector<at::Tensor> context_parallel_unshard(const DeviceMesh& mesh,
                                                             const std::vector<at::Tensor>& buffers,
                                                             const std::vector<int64_t>& seq_dims,

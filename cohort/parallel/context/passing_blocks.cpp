@@ -18,7 +18,7 @@ TensorPair unpacked(const at::Tensor& packed, const TensorPair& like) {
           packed.narrow(0, first, like.second.numel()).view(like.second.sizes())};
 }
 
-// To the next rank, from the one before. Still in flight.
+// Sends to the next rank and receives from the one before. The result is still in flight.
 at::Tensor passed_on(const at::Tensor& packed, const GroupPlace& place) {
   std::vector<int64_t> next(place.num_ranks);
   for (int64_t rank = 0; rank < place.num_ranks; ++rank) next[rank] = (rank + 1) % place.num_ranks;

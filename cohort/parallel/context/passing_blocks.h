@@ -1,6 +1,6 @@
-/// Pairs of tensors that pass by all ranks of a group: keys and values, and the gradients that they collect on their way.
+/// Passes pairs of tensors through all ranks of a group: keys and values, and their gradients, which are summed on the way.
 ///
-/// Every rank goes through num_ranks steps: in step i it has the pair of rank (own - i) mod num_ranks. Collective; no autograd.
+/// Every rank makes num_ranks steps: in step i it has the pair of rank (own - i) mod num_ranks. Collective; no autograd.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,8 @@ using TensorPair = std::pair<at::Tensor, at::Tensor>;
 class PassingBlocks {
  public:
   PassingBlocks(const GroupPlace& place, RotateMethod method, const TensorPair& own);
-  /// The pair of the next step, beginning with step 0, this rank's own. What follows is on its way meanwhile.
+  /// Returns the pair of the next step, beginning with step 0, this rank's own. The transfer of the following pair runs
+  /// meanwhile.
   TensorPair next();
 
  private:
@@ -31,18 +32,19 @@ class PassingBlocks {
 
 class PassingGradients {
  public:
-  /// Of pairs such as `own`, in `dtype`.
+  /// For pairs such as `own`, in `dtype`.
   PassingGradients(const GroupPlace& place, RotateMethod method, const TensorPair& own, at::ScalarType dtype);
-  /// Where step i's gradients are to be added, in place; first step 0, then in order. A step without gradients calls it, too.
+  /// Returns the tensors to which step i's gradients must be added, in place; first step 0, then in order. Call it also for a
+  /// step without gradients.
   TensorPair next();
-  /// After the last step: the sum of all ranks' gradients of this rank's pair.
+  /// After the last step: returns the sum of all ranks' gradients of this rank's pair.
   TensorPair finish();
 
  private:
   const GroupPlace place_;
   const RotateMethod method_;
   const TensorPair shapes_;
-  at::Tensor packed_;  // [num_ranks, numbers of a pair], or the pair of this step
+  at::Tensor packed_;  // [num_ranks, elements of a pair], or the pair of this step
   int64_t step_ = 0;
 };
 

@@ -35,12 +35,12 @@ struct RingCall : torch::CustomClassHolder {
 };
 using RingCallPtr = c10::intrusive_ptr<RingCall>;
 
-// What this rank computes in a step: which of its queries see which of the keys that are here.
+// The work of this rank in a step: which of its queries see which of the present keys.
 struct RingStep {
   bool is_skipped = false;
   bool is_causal = false;
-  bool late_queries = false;  // the second half only, which is the tail of the sequence
-  bool early_keys = false;    // the first half only, which is the head
+  bool late_queries = false;  // only the second half, the tail of the sequence
+  bool early_keys = false;    // only the first half, the head of the sequence
 
   at::Tensor of_queries(const at::Tensor& tensor) const {
     const auto half = tensor.size(2) / 2;
@@ -51,9 +51,9 @@ struct RingStep {
   }
 };
 
-// In step i there are the keys of the i-th rank before this one, counted around. With head and tail, a rank before this one has
-// an earlier head, which all queries see, and a later tail, which none sees; one behind has keys between this rank's head and
-// tail.
+// Step i has the keys of the i-th rank before this one, cyclically. With head and tail, a rank with a lower number has an earlier
+// head, which all queries see, and a later tail, which no query sees; a rank with a higher number has keys between this rank's
+// head and tail.
 RingStep step_of(const RingCall& call, int64_t i) {
   if (!call.options.is_causal) return {};
   if (i == 0) return {.is_causal = true};
@@ -62,7 +62,7 @@ RingStep step_of(const RingCall& call, int64_t i) {
   return is_before ? RingStep{.early_keys = true} : RingStep{.late_queries = true};
 }
 
-// Kernels of attention take for granted that the last dimension has no gaps.
+// Attention kernels require that the last dimension has no gaps.
 at::Tensor without_gaps(const at::Tensor& tensor) { return tensor.stride(-1) == 1 ? tensor : tensor.contiguous(); }
 
 AttentionBlock go_round(const RingCall& call, const at::Tensor& query, const TensorPair& own) {
@@ -145,7 +145,7 @@ void check_shapes(const at::Tensor& query, const at::Tensor& key, const at::Tens
                     " of keys: ",
                     options.enable_gqa ? std::to_string(query.size(1)) + " mod " + std::to_string(key.size(1)) + " = " +
                                              std::to_string(query.size(1) % key.size(1))
-                                       : "they must be as many without enable_gqa");
+                                       : "their numbers must be equal without enable_gqa");
   if (!options.is_causal) return;
   TORCH_CHECK_VALUE(query.size(2) == key.size(2),
                     "[cohort] ring_attention: is_causal needs as many queries as keys, but there are ", query.size(2),

@@ -1,7 +1,7 @@
-/// Which positions of a sequence a rank has when ranks share it out, and what their number must be.
+/// The positions of a sequence that a rank has when ranks shard it, and the lengths that this allows.
 ///
-/// Shapes: any tensor, of which one dimension is the sequence. Collective where it says so; all else is local. Null `group` is
-/// the default group; a rank that is alone has everything.
+/// Shapes: any tensor, of which one dimension is the sequence. Functions are local unless they say that they are collective.
+/// `group`: if null, the default group; a rank that is alone has all positions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,20 +15,21 @@ namespace cohort {
 
 enum class SequenceLayout {
   kContiguous,  ///< rank r of n has the r-th of n equal parts
-  /// Rank r has the r-th of 2 n parts and the r-th from the end: with a causal mask, which leaves early positions little
-  /// to do, all ranks have as much work.
+  /// Rank r has the r-th of 2 n parts and the r-th from the end. With a causal mask, for which early positions have little work,
+  /// all ranks have the same work.
   kHeadTail
 };
 
-/// This rank's positions of `whole` along `dim`, in new memory. Without communication; gradients as of indexing.
-/// Throws c10::ValueError, with the division, for a length that does not divide by n (kContiguous) or 2 n (kHeadTail).
+/// Returns this rank's positions of `whole` along `dim`, in new memory. Needs no communication; gradients are those of indexing.
+/// Throws c10::ValueError, with the division, if n (kContiguous) or 2 n (kHeadTail) does not divide the length.
 COHORT_API at::Tensor shard_sequence(const at::Tensor& whole, int64_t dim, SequenceLayout layout,
                                      const Group& group = {});
-/// Collective: all ranks' positions, in the order of the whole. In backward each rank takes its positions of its own gradient.
+/// Returns all ranks' positions, in the order of the full sequence. In backward each rank takes its positions of its own
+/// gradient. Collective.
 COHORT_API at::Tensor unshard_sequence(const at::Tensor& part, int64_t dim, SequenceLayout layout,
                                        const Group& group = {});
 
-/// int64 [length]: shards one after the other are whole.index_select(dim, order). Needs no group.
+/// Returns int64 [length]: the shards one after the other are whole.index_select(dim, order). Needs no group.
 COHORT_API at::Tensor sequence_order(int64_t length, int64_t num_ranks, SequenceLayout layout);
 
 }  // namespace cohort

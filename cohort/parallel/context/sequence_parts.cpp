@@ -14,9 +14,9 @@ void check_length(int64_t length, int64_t dim, SequenceLayout layout, int64_t nu
   const auto parts = is_balanced ? 2 * num_ranks : num_ranks;
   if (num_ranks == 1 || (length > 0 && length % parts == 0)) return;
   TORCH_CHECK_VALUE(false, "[cohort] context parallel: a sequence of ", length, " positions (dimension ", dim,
-                    ") cannot be shared evenly by ", ranks_text(num_ranks), ": ",
+                    ") cannot be divided evenly among ", ranks_text(num_ranks), ": ",
                     is_balanced
-                        ? "with load balance each has a part from the head and one from the tail, so there are 2 * " +
+                        ? "with load balancing each has a part from the head and one from the tail, so there are 2 * " +
                               std::to_string(num_ranks) + " = " + std::to_string(parts) + " parts, and "
                         : std::string(),
                     length, " mod ", parts, " = ", length % parts, "\n  hint: pad it to ", (length / parts + 1) * parts,

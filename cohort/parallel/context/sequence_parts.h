@@ -1,4 +1,4 @@
-/// Whole sequences in the order of the ranks that share them out, and back. Local.
+/// Reorders full sequences into the order of the ranks that shard them, and back. Local.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,7 @@
 
 namespace cohort::parallel {
 
-/// The ranks' shards one after the other along `dim`, and the same in the order of the whole. Local.
+/// Return the ranks' shards one after the other along `dim`, and the same in the order of the full sequence. Local.
 at::Tensor in_order_of_ranks(const at::Tensor& whole, int64_t dim, SequenceLayout layout, int64_t num_ranks);
 at::Tensor in_order_of_sequence(const at::Tensor& shards, int64_t dim, SequenceLayout layout, int64_t num_ranks);
 /// Throws c10::ValueError as shard_sequence does.

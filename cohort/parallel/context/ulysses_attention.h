@@ -1,7 +1,8 @@
 /// All-to-all attention (DeepSpeed Ulysses): each rank has some positions of all heads, exchanges them for all positions of some
 /// heads, computes plain attention, and exchanges back.
 ///
-/// Two exchanges in forward and two in backward, however many ranks; any mask; needs at least as many heads as ranks.
+/// Makes two exchanges in forward and two in backward, for any number of ranks; takes any mask; needs at least as many heads as
+/// ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,20 +16,22 @@
 namespace cohort {
 
 struct UlyssesOptions {
-  /// Null: the default group; a rank that is alone has the whole sequence.
+  /// If null, the default group; a rank that is alone has the full sequence.
   Group group = {};
-  /// Of the whole sequence, in its order, as scaled_dot_product_attention takes it; the same for all heads.
+  /// The mask of the full sequence, in its order, as scaled_dot_product_attention takes it; the same for all heads.
   std::optional<at::Tensor> attn_mask = {};
   bool is_causal = false;
   std::optional<double> scale = {};
   bool enable_gqa = false;
-  /// Which positions this rank has.
+  /// The positions that this rank has.
   SequenceLayout layout = SequenceLayout::kHeadTail;
 };
 
-/// `query` [batch, heads, own positions, size], `key` and `value` [batch, key heads, own positions, size]; the result has the
-/// query's shape with the value's size. Collective, as is its backward; derivatives are scaled_dot_product_attention's.
-/// Throws c10::ValueError, with the division, for numbers of heads that the ranks do not divide, and for shapes that do not fit.
+/// `query` [batch, heads, own positions, size], `key` and `value` [batch, key heads, own positions, size]. Returns a tensor of
+/// the query's shape with the value's size. Forward and backward are collective; derivatives are those of
+/// scaled_dot_product_attention.
+/// Throws c10::ValueError, with the division, if the number of ranks does not divide the numbers of heads, and for shapes that do
+/// not fit.
 COHORT_API at::Tensor ulysses_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                         const UlyssesOptions& options = {});
 

@@ -17,17 +17,17 @@ at::Tensor copied_to(const at::Tensor& tensor, const c10::Device& device) {
   return tensor.to(device, /*non_blocking=*/!device.is_cpu(), /*copy=*/true);
 }
 
-// Pieces of a flat tensor that share its memory, yet count their versions each for itself.
+// Returns pieces of a flat tensor that share its memory, but each with a version counter of its own.
 TensorVector cut_like(const at::Tensor& flat, const TensorVector& tensors) {
   auto parts = torch::utils::unflatten_dense_tensors(flat, tensors);
   for (auto& part : parts) part = part.variable_data();
   return parts;
 }
 
-// Their lists are cut by dtype and type of device, and must be so alike.
+// Checks that tensors of two devices match: their lists are divided by dtype and device type, which must be the same.
 void check_alike(const at::Tensor& first, const at::Tensor& other) {
   TORCH_CHECK_VALUE(first.dtype() == other.dtype() && first.device().type() == other.device().type(),
-                    "[cohort] reduce_add_coalesced: tensors to be added must have one dtype and type of device, got ",
+                    "[cohort] reduce_add_coalesced: tensors to add must have one dtype and device type, got ",
                     first.dtype(), " on ", first.device(), " and ", other.dtype(), " on ", other.device());
 }
 

@@ -7,15 +7,15 @@
 ///     loss_fn(parallel(input), target).backward();               // gradients of all parts add up in net's parameters
 ///     optimizer.step();
 ///
-/// forward cuts the tensors among its arguments into one part per device (scatter_gather.h), gives a replica of the module on
-/// each device the parameters of now (replicas.h), calls the replicas in threads (parallel_apply.h), and joins their results on
-/// the output device. Where the batch is shorter than the list of devices, the first of them work. Without devices, as on a
-/// machine without an accelerator where none are named, it calls the module as it is; with one device, on that device.
+/// forward splits the tensors among its arguments into one part per device (scatter_gather.h), gives a replica of the module on
+/// each device the present parameters (replicas.h), calls the replicas in threads (parallel_apply.h), and joins their results on
+/// the output device. If the batch is shorter than the list of devices, only the first ones work. Without devices (none given and
+/// no accelerator) it calls the module as it is; with one device, on that device.
 ///
-/// `parallel(x)` and `parallel->forward(x)` run under DataParallel; only `parallel->module()` reaches the inner module. The
-/// wrapper fits where the module fits; names and state-dict keys are the inner module's, and archives whose keys begin with
-/// "module.", as Python's DataParallel writes them, load too. With several devices the module must be clonable
-/// (torch::nn::Cloneable), forward's arguments copyable, and its results tensors in any nesting.
+/// `parallel(x)` and `parallel->forward(x)` run under DataParallel; `parallel->module()` is the inner module. The wrapper fits
+/// wherever the module fits; names and state-dict keys are the inner module's, and archives whose keys begin with "module.", as
+/// Python's DataParallel writes them, load too. With several devices the module must be clonable (torch::nn::Cloneable),
+/// forward's arguments copyable, and its results tensors in any nesting.
 ///
 /// Semantics and texts follow torch/nn/parallel/data_parallel.py; differences are listed in docs/parity.md. For several
 /// processes, which is faster, see ddp/distributed_data_parallel.h. Backward runs in threads like forward.
@@ -48,7 +48,7 @@ namespace cohort {
 namespace nn::parallel {
 namespace detail {
 
-// For backward, where it can be parallel: on CPUs.
+// Returns the tensors at which backward may run in parallel: on CPUs only.
 template <class Net, class Inputs>
 std::vector<TensorsOfReplica> ends_of_backward(const std::vector<std::shared_ptr<Net>>& replicas,
                                                const std::vector<Inputs>& parts, const Devices& devices) {
@@ -61,7 +61,7 @@ std::vector<TensorsOfReplica> ends_of_backward(const std::vector<std::shared_ptr
   return ends;
 }
 
-// forward on the replicas that `replicate(devices)` gives. Requires devices.
+// Runs forward on the replicas that `replicate(devices)` returns. Requires devices.
 template <class Net, class Inputs, class Replicate>
 auto forward_in_parallel(Net& net, const Inputs& inputs, const Placement& placement, ReplicaThreads& threads,
                          std::shared_ptr<ReplicaThreads> backward_threads, Replicate replicate) {
@@ -100,8 +100,8 @@ class ParallelModule : public cohort::parallel::WrapperBase<Net> {
   const Devices& device_ids() const { return placement_.devices; }
   c10::Device output_device() const { return placement_.output_device; }
   int64_t dim() const { return placement_.dim; }
-  /// Makes new replicas at the next forward: after a change of the module that is neither a parameter, nor a buffer, nor the
-  /// training mode, such as that of a plain member, or of a layer's options.
+  /// Makes new replicas at the next forward: call it after a change of the module other than of a parameter, a buffer or the
+  /// training mode, such as of a plain member, or of a layer's options.
   void forget_replicas() { replicas_.clear(); }
 
   /// Runs the inner module's forward on the devices.
@@ -139,14 +139,15 @@ class DataParallel : public parallel::WrapperHolder<DataParallelImpl<Net, Signat
   using Devices = nn::parallel::Devices;
 
  public:
-  /// `device_ids`: empty for all devices of the accelerator; a single one: the module is moved there. `output_device`: the first
-  /// of them unless given. `dim`: along which batches are cut and joined.
+  /// `device_ids`: if empty, all devices of the accelerator; if one, the module is moved there. `output_device`: if absent, the
+  /// first device. `dim`: the dimension along which batches are split and joined.
   /// Throws c10::ValueError for devices of different types. forward throws c10::Error, with PyTorch's text, unless the module is
+  /// on the first device; an exception of a replica names the replica and its device.
   /// on the first device, and a replica's exception with the replica and its device named.
   explicit DataParallel(std::shared_ptr<Net> net, const Devices& device_ids = {},
                         std::optional<c10::Device> output_device = std::nullopt, int64_t dim = 0)
       : Holder(std::make_shared<Impl>(std::move(net), nn::parallel::place(device_ids, output_device, dim))) {}
-  /// Throws c10::ValueError for a module that no std::shared_ptr owns.
+  /// Throws c10::ValueError if no std::shared_ptr owns the module.
   explicit DataParallel(std::type_identity_t<Net>& net, const Devices& device_ids = {},
                         std::optional<c10::Device> output_device = std::nullopt, int64_t dim = 0)
       : DataParallel(parallel::owner_of(net, "DataParallel"), device_ids, output_device, dim) {}
@@ -170,9 +171,9 @@ requires requires { typename Wrapped::ContainedType; }
 DataParallel(const Wrapped&, const nn::parallel::Devices& = {}, std::optional<c10::Device> = std::nullopt, int64_t = 0)
     ->DataParallel<typename Wrapped::ContainedType>;
 
-/// The function form: one forward pass of `module` on `device_ids`, with replicas and threads that live no longer. `inputs`: a
-/// tuple of forward's arguments, or its only one.
-/// Throws as DataParallel, and c10::Error where no device is named and the machine has no accelerator.
+/// The function form: one forward pass of `module` on `device_ids`, with temporary replicas and threads. `inputs`: a tuple of
+/// forward's arguments, or its only one.
+/// Throws as DataParallel, and c10::Error if no device is given and the machine has no accelerator.
 template <class Net, class Inputs>
 auto data_parallel(const std::shared_ptr<Net>& module, Inputs inputs, const nn::parallel::Devices& device_ids = {},
                    std::optional<c10::Device> output_device = std::nullopt, int64_t dim = 0) {

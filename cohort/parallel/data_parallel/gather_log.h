@@ -1,4 +1,4 @@
-/// GatherLog: what gather_tensors() makes in a thread, for run_backward_in_parallel().
+/// GatherLog: records the results of gather_tensors() in a thread, for run_backward_in_parallel().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,7 @@
 
 namespace cohort::nn::parallel {
 
-/// As long as it lives, in its thread. Logs may be nested: the inner one notes.
+/// Records as long as it lives, in its thread. Logs may be nested: the inner one records.
 class COHORT_API GatherLog {
  public:
   GatherLog();

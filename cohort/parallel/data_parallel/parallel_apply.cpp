@@ -16,7 +16,7 @@
 namespace cohort::nn::parallel {
 namespace {
 
-// The error of a replica, which says whose it is.
+// Returns the error of a replica, with the replica and its device.
 std::exception_ptr of_replica(size_t index, const c10::Device& device) {
   const auto place = fmt::format("in replica {} on device {}", index, device.str());
   try {
@@ -44,7 +44,7 @@ std::vector<std::optional<c10::Stream>> current_streams(const Devices& devices) 
   return streams;
 }
 
-// LibTorch's number of threads is each thread's own once it has asked for it.
+// Each thread gets its own number of LibTorch threads when it first asks for it.
 void use_num_threads(int num_threads) {
   if (at::get_num_threads() != num_threads) at::init_num_threads();
 }

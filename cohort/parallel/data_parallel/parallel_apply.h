@@ -1,4 +1,4 @@
-/// parallel_apply: each module with its own inputs, on its own device, in a thread of its own. Semantics of
+/// parallel_apply: runs each module with its own inputs, on its own device, in a thread of its own. Semantics of
 /// torch/nn/parallel/parallel_apply.py.
 #pragma once
 
@@ -20,8 +20,8 @@
 
 namespace cohort::nn::parallel {
 
-/// Threads that are kept from one call to the next. Thread-safety: full; a call that comes while another runs, or from within it,
-/// has threads of its own.
+/// Threads that are kept from one call to the next. Thread-safety: full; a call during another one, or from within it, uses
+/// threads of its own.
 class COHORT_API ReplicaThreads {
  public:
   ReplicaThreads();
@@ -29,8 +29,8 @@ class COHORT_API ReplicaThreads {
 
   /// Calls task(i) once for each device and returns when all have ended: task(0) in the calling thread, the others in threads of
   /// their own, with the caller's grad mode, autocast and number of threads, on devices[i] and the caller's current stream there.
-  /// Throws the exception of the lowest i, which says the replica and its device: a c10::Error keeps its type, another exception
-  /// is nested in a std::runtime_error.
+  /// Throws the exception of the lowest i, with the replica and its device: a c10::Error keeps its type, another exception is
+  /// nested in a std::runtime_error.
   void run(const Devices& devices, const std::function<void(size_t)>& task);
 
  private:
@@ -64,8 +64,8 @@ auto forward(Net& module, Tuple inputs) {
 
 }  // namespace detail
 
-/// modules[i]->forward(inputs[i]...), `inputs` being tuples of its arguments. Forwards without a result give std::monostate.
-/// Throws c10::Error unless there are as many modules as inputs and devices; else as ReplicaThreads::run.
+/// Runs modules[i]->forward(inputs[i]...) for each i; `inputs` are tuples of its arguments. A forward without a result returns
+/// std::monostate. Throws c10::Error unless there are as many modules as inputs and devices; else as ReplicaThreads::run.
 template <class Net, class... Inputs>
 auto parallel_apply(const std::vector<std::shared_ptr<Net>>& modules, std::vector<std::tuple<Inputs...>> inputs,
                     const Devices& devices, ReplicaThreads& threads) {

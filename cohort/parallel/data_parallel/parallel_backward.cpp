@@ -21,7 +21,7 @@ using torch::autograd::Node;
 using torch::autograd::variable_list;
 using NodePointer = decltype(Edge::function);  // std::shared_ptr until LibTorch 2.12
 
-// A replica's graph: from the edges where gradients come in to those where they leave it.
+// A replica's graph: from the edges where gradients come in to the edges where they leave it.
 struct Graph {
   edge_list roots;
   edge_list ends;
@@ -31,7 +31,7 @@ bool contains(const edge_list& edges, const Edge& edge) {
   return std::find(edges.begin(), edges.end(), edge) != edges.end();
 }
 
-// Each once.
+// Returns each edge once.
 edge_list edges_of(const std::vector<at::Tensor>& tensors) {
   edge_list edges;
   for (const auto& tensor : tensors) {
@@ -42,7 +42,7 @@ edge_list edges_of(const std::vector<at::Tensor>& tensors) {
   return edges;
 }
 
-// Hooks on inputs and parameters belong to both sides of the cut. Inputs of two histories may depend on each other.
+// Hooks on inputs and parameters belong to both parts of the graph. Inputs of two histories may depend on each other.
 bool can_be_cut_at(const edge_list& ends) {
   std::unordered_set<const Node*> nodes;
   for (const auto& end : ends) {
@@ -51,7 +51,7 @@ bool can_be_cut_at(const edge_list& ends) {
       return false;
     nodes.insert(&node);
   }
-  return nodes.size() <= 2;  // that of all parameters, and one of inputs
+  return nodes.size() <= 2;  // the node of all parameters, and one of inputs
 }
 
 // Whether every path ends at the graph's ends, so that no gradient is lost.
@@ -75,9 +75,9 @@ bool is_closed(const Graph& graph) {
   return true;
 }
 
-// A pass that makes a graph of its own (create_graph) leads later ones straight into the replicas' graphs, through what these
-// have saved for backward: from then on this node hands gradients on to them, and one thread runs all. Not while another pass
-// runs through it.
+// A pass that makes a graph of its own (create_graph) leads later passes directly into the replicas' graphs, through tensors that
+// these have saved for backward: from then on this node passes gradients on to them, and one thread runs all. It must not run
+// while another pass runs through it.
 class ParallelBackward final : public Node {
  public:
   ParallelBackward(std::vector<Graph> graphs, std::shared_ptr<ReplicaThreads> threads)
@@ -87,7 +87,7 @@ class ParallelBackward final : public Node {
       roots_.insert(roots_.end(), graph.roots.begin(), graph.roots.end());
       ends.insert(ends.end(), graph.ends.begin(), graph.ends.end());
     }
-    set_next_edges(edge_list(roots_));  // before these in autograd's order, too
+    set_next_edges(edge_list(roots_));  // also before these in autograd's order
     set_next_edges(std::move(ends));
   }
 
@@ -117,7 +117,7 @@ class ParallelBackward final : public Node {
     return {first, first + static_cast<int64_t>(graphs_[k].roots.size())};
   }
 
-  // The engine of this thread runs it: a backward pass of its own.
+  // Runs a backward pass of its own in this thread's engine.
   static variable_list backward_through(const Graph& graph, const variable_list& gradients, bool keeps_graph) {
     edge_list roots;
     variable_list of_roots;
@@ -147,7 +147,7 @@ Pointer make_node(Arguments&&... arguments) {
   }
 }
 
-// The nodes that joined the replicas' tensors; empty if one is of another kind.
+// Returns the nodes that joined the replicas' tensors; empty if one has another type.
 std::vector<Node*> joints_of(const std::vector<at::Tensor>& gathered, size_t num_replicas) {
   std::vector<Node*> joints;
   for (const auto& tensor : gathered) {
@@ -159,7 +159,7 @@ std::vector<Node*> joints_of(const std::vector<at::Tensor>& gathered, size_t num
   return joints;
 }
 
-// Each once, in the order of the joints.
+// Returns each root once, in the order of the joints.
 edge_list roots_of(const std::vector<Node*>& joints, size_t replica, const edge_list& ends) {
   edge_list roots;
   for (auto* const joint : joints) {
@@ -169,7 +169,7 @@ edge_list roots_of(const std::vector<Node*>& joints, size_t replica, const edge_
   return roots;
 }
 
-// Of the last graph, with one before it.
+// Whether the last graph shares roots with one before it.
 bool shares_roots(const std::vector<Graph>& graphs) {
   return std::any_of(graphs.begin(), graphs.end() - 1, [&](const Graph& graph) {
     return std::any_of(graph.roots.begin(), graph.roots.end(),
@@ -177,7 +177,7 @@ bool shares_roots(const std::vector<Graph>& graphs) {
   });
 }
 
-// Gradients for the roots go to `node` from now on.
+// Makes gradients for the roots go to `node`.
 void lead_to(const NodePointer& node, const std::vector<Graph>& graphs, const std::vector<Node*>& joints) {
   for (size_t k = 0; k < graphs.size(); ++k) {
     for (const auto& root : graphs[k].roots) {

@@ -21,7 +21,7 @@ c10::Device with_index(const c10::Device& device) {
   return device.has_index() ? device : c10::impl::VirtualGuardImpl(device.type()).getDevice();
 }
 
-// Empty where the accelerator cannot tell.
+// Returns an empty list if the accelerator cannot tell.
 std::vector<size_t> total_memory_of(const Devices& devices) {
   std::vector<size_t> total;
   try {

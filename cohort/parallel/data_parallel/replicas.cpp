@@ -30,10 +30,10 @@ constexpr size_t kMaxSets = 4;
 
 struct ReplicaGradient {
   at::Tensor gradient;
-  std::optional<c10::Stream> stream;  // of the replica's forward pass, where backward works too
+  std::optional<c10::Stream> stream;  // of the replica's forward pass; backward uses it too
 };
 
-// Autograd has set the stream of the device where the sum is made; on the replica's device it may have used the current one.
+// Autograd has set the stream of the device where the sum is made; on the replica's device it may have used the current stream.
 at::Tensor moved_from_replica(const ReplicaGradient& of, const c10::Device& device) {
   if (!of.stream || of.stream->device() == device) return of.gradient.to(device);
   const auto current = c10::impl::VirtualGuardImpl(device.type()).getStream(of.stream->device());
@@ -46,7 +46,7 @@ at::Tensor moved_from_replica(const ReplicaGradient& of, const c10::Device& devi
   return of.gradient.to(device, /*non_blocking=*/true);
 }
 
-// In the order of the replicas, so that it is the same in every run. Sparse gradients stay sparse if all are, as in PyTorch.
+// Sums in the order of the replicas, so that it is the same in every run. Sparse gradients stay sparse if all are, as in PyTorch.
 at::Tensor sum_of(const std::vector<ReplicaGradient>& gradients, const c10::Device& device) {
   const bool are_sparse = std::all_of(gradients.begin(), gradients.end(),
                                       [](const ReplicaGradient& of) { return of.gradient.is_sparse(); });
@@ -96,7 +96,7 @@ struct BroadcastParameters : torch::autograd::Function<BroadcastParameters> {
       }
       sums.push_back(sum_of(of_source, device));
     }
-    sums.resize(num_sources + 2);  // neither the copies nor the streams are variables
+    sums.resize(num_sources + 2);  // undefined for the copies and the streams, which are not variables
     return sums;
   }
 };
@@ -105,12 +105,12 @@ bool shares_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.is_alias_of(b) && comm::starts_like(a, b) && a.sizes() == b.sizes() && a.strides() == b.strides();
 }
 
-// How many have the tensor, or other tensors of its memory; the first replica's memory is the module's.
+// Returns the number of holders of the tensor, or of other tensors of its memory; the first replica's memory is the module's.
 size_t num_holders(const at::Tensor& copy, bool is_first) {
   return copy.use_count() + (is_first ? 0 : copy.storage().use_count());
 }
 
-// clone() initialises the copy first, which draws random numbers.
+// clone() initializes the copy first, which draws random numbers.
 class KeptRandomNumbers {
  public:
   KeptRandomNumbers() : generator_(at::detail::getDefaultCPUGenerator()) {
@@ -136,13 +136,13 @@ std::vector<std::shared_ptr<Module>> clones_of(const Module& source, const Devic
   try {
     for (const auto& device : devices) clones.push_back(source.clone(device));
   } catch (c10::Error& error) {
-    error.add_context("DataParallel makes the replicas of a module by its clone()");
+    error.add_context("DataParallel makes replicas of a module with its clone()");
     throw;
   }
   return clones;
 }
 
-// clone() of a Sequential with names gives its modules numbers instead; their order stays.
+// clone() of a Sequential with names gives its modules numbers instead, in the same order.
 bool keeps_names(const Module& module) {
   const auto all = module.modules();
   return std::none_of(all.begin(), all.end(),
@@ -151,11 +151,10 @@ bool keeps_names(const Module& module) {
 
 template <class Dictionary>
 void check_same_names(const Dictionary& source, const Dictionary& clone, const Module& module) {
-  TORCH_CHECK(
-      source.size() == clone.size() && (!keeps_names(module) || source.keys() == clone.keys()), "[cohort] clone() of ",
-      module.name(),
-      " has parameters, buffers or modules of other names, or in another order, than the module itself; a replica "
-      "must have the same");
+  TORCH_CHECK(source.size() == clone.size() && (!keeps_names(module) || source.keys() == clone.keys()),
+              "[cohort] clone() of ", module.name(),
+              " has other names of parameters, buffers or modules than the module itself, or another order; a replica "
+              "must have the same");
 }
 
 }  // namespace
@@ -232,7 +231,7 @@ bool Replicas::fits() const {
   return true;
 }
 
-// The memory was used by the graph of an earlier pass, perhaps in another stream.
+// A graph of an earlier pass used the memory, perhaps in another stream.
 void Replicas::wait_for_earlier_streams(size_t count) {
   if (devices_.front().is_cpu()) return;
   const c10::impl::VirtualGuardImpl guard(devices_.front().type());
@@ -251,7 +250,7 @@ void Replicas::adopt_memory() {
   for (auto& tensor : tensors_) {
     auto& copy = tensor.copies.front();
     if (!shares_memory(copy, tensor.source)) copy.set_data(tensor.source.detach());
-    // So that a change of the module between forward and backward is found out, as without DataParallel.
+    // Lets backward notice a change of the module since forward, as without DataParallel.
     if (!tensor.source.is_inference()) {
       torch::autograd::impl::set_version_counter(copy, torch::autograd::impl::version_counter(tensor.source));
     }
@@ -289,7 +288,7 @@ void Replicas::connect(size_t count) {
 
 void Replicas::copy_modes(size_t count) {
   for (size_t k = 0; k < count; ++k) {
-    for (size_t i = 0; i < source_parts_.size(); ++i) {  // parents first, as train() reaches all below
+    for (size_t i = 0; i < source_parts_.size(); ++i) {  // parents first, since train() reaches all modules in them
       const bool is_training = source_parts_[i]->is_training();
       if (parts_[k][i]->is_training() != is_training) parts_[k][i]->train(is_training);
     }
@@ -305,7 +304,7 @@ const Replicas& ReplicaCache::take(size_t count, bool detach) {
   std::erase_if(sets_, [](const auto& set) { return !set->is_in_use() && !set->fits(); });
   auto found = std::find_if(sets_.begin(), sets_.end(), [](const auto& set) { return !set->is_in_use(); });
   if (found == sets_.end()) {
-    if (sets_.size() == kMaxSets) sets_.erase(sets_.begin());  // its graph keeps what it needs
+    if (sets_.size() == kMaxSets) sets_.erase(sets_.begin());  // its graph keeps the tensors that it needs
     sets_.push_back(std::make_unique<Replicas>(source_, devices_));
     found = std::prev(sets_.end());
   }

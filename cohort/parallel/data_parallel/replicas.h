@@ -1,10 +1,11 @@
-/// Replicas: copies of a module on several devices, whose parameters are the module's for autograd: gradients of all add up
-/// in the module's own, in the order of the devices. Semantics of torch/nn/parallel/replicate.py, for modules with clone().
+/// Replicas: copies of a module on several devices. For autograd their parameters are the module's: the gradients of all replicas
+/// are summed in the module's own parameters, in the order of the devices. Semantics of torch/nn/parallel/replicate.py, for
+/// modules with clone().
 ///
-/// The first replica shares its memory with the module, so what forward writes into its buffers stays, as PyTorch promises; what
-/// the others write into theirs is overwritten by the next refresh. A refresh copies parameters, buffers and the training mode,
-/// and makes no module anew. Members that are no registered parameters, buffers or modules are copied when a replica is made, and
-/// then belong to the replica.
+/// The first replica shares its memory with the module, so values that forward writes into its buffers stay, as PyTorch promises;
+/// values that the others write into theirs are overwritten by the next refresh. A refresh copies parameters, buffers and the
+/// training mode, and makes no new modules. Members that are not registered parameters, buffers or modules are copied when a
+/// replica is made, and then belong to the replica.
 /// Thread-safety: none; the replicas may be used by one thread each.
 #pragma once
 
@@ -26,8 +27,8 @@ namespace cohort::nn::parallel {
 
 class COHORT_API Replicas {
  public:
-  /// One clone per device. LibTorch's random numbers are afterwards as before (those that other threads drew meanwhile come
-  /// again).
+  /// Makes one clone per device. LibTorch's random numbers are afterwards as before (numbers that other threads drew meanwhile
+  /// are repeated).
   /// Throws c10::Error for a module that cannot be cloned, or is not on the first device.
   Replicas(std::shared_ptr<torch::nn::Module> source, const Devices& devices);
   ~Replicas();
@@ -36,12 +37,12 @@ class COHORT_API Replicas {
 
   const std::vector<std::shared_ptr<torch::nn::Module>>& modules() const { return modules_; }
 
-  /// Gives the first `count` replicas the module's values of now. `detach`, or no grad mode: without autograd.
+  /// Gives the first `count` replicas the module's present values. Without autograd if `detach` is set or grad mode is off.
   void refresh(size_t count, bool detach);
-  /// True as long as somebody else holds a replica's tensors, as a graph does that needs them for backward: another refresh
-  /// would change what he needs.
+  /// True as long as somebody else holds a replica's tensors, such as a graph that needs them for backward: another refresh would
+  /// change them.
   bool is_in_use() const;
-  /// False where the module has other parameters, buffers or submodules than it had, or others in shape or dtype.
+  /// False if the module has other parameters, buffers or submodules than before, or others in shape or dtype.
   bool fits() const;
 
  private:
@@ -56,21 +57,21 @@ class COHORT_API Replicas {
   std::shared_ptr<torch::nn::Module> source_;
   Devices devices_;
   std::vector<std::shared_ptr<torch::nn::Module>> modules_;
-  std::vector<std::shared_ptr<torch::nn::Module>> source_parts_;        ///< the module and all below it
+  std::vector<std::shared_ptr<torch::nn::Module>> source_parts_;        ///< the module and all modules in it
   std::vector<std::vector<std::shared_ptr<torch::nn::Module>>> parts_;  ///< of each replica, in the same order
   std::vector<Copied> tensors_;
-  std::vector<c10::Stream> streams_;  ///< of the last refresh, one per device; none on CPUs
+  std::vector<c10::Stream> streams_;  ///< of the last refresh, one per device; empty on CPUs
 };
 
-/// Sets of replicas, kept from one forward pass to the next. A pass whose graph still needs its set keeps it, another is made.
+/// Sets of replicas, kept from one forward pass to the next. If a pass's graph still needs its set, another set is made.
 class COHORT_API ReplicaCache {
  public:
   ReplicaCache(std::shared_ptr<torch::nn::Module> source, Devices devices);
   ~ReplicaCache();
 
-  /// A set that nothing uses, refreshed.
+  /// Returns a refreshed set that nothing uses.
   const Replicas& take(size_t count, bool detach);
-  /// Drops all sets: the next ones are clones of the module as it then is.
+  /// Drops all sets: the next ones are clones of the module as it is then.
   void clear();
   size_t num_sets() const { return sets_.size(); }
 
@@ -82,7 +83,7 @@ class COHORT_API ReplicaCache {
 
 namespace detail {
 
-/// The replicas' modules as what they are. Throws c10::Error where clone() made something else.
+/// Casts the replicas' modules to their type. Throws c10::Error if clone() made another type.
 COHORT_API void check_clone(bool has_type, const torch::nn::Module& module);
 
 template <class Net>
@@ -98,7 +99,7 @@ std::vector<std::shared_ptr<Net>> as_type(const std::vector<std::shared_ptr<torc
 
 }  // namespace detail
 
-/// New replicas of `network`, one per device. `detach`: without autograd.
+/// Makes new replicas of `network`, one per device. `detach`: without autograd.
 /// Throws c10::Error for a module that cannot be cloned.
 template <class Net>
 std::vector<std::shared_ptr<Net>> replicate(const std::shared_ptr<Net>& network, const Devices& devices,

@@ -11,7 +11,7 @@
 namespace cohort::nn::parallel {
 namespace {
 
-// The host waits where the CPU reads next.
+// The host waits if the CPU reads the tensor next.
 at::Tensor moved_to(const at::Tensor& tensor, const c10::Device& device) {
   return tensor.to(device, /*non_blocking=*/!device.is_cpu());
 }
@@ -33,7 +33,7 @@ std::vector<c10::IValue> elements_of(const c10::IValue& value) {
   return value.isTuple() ? value.toTupleRef().elements().vec() : value.toListRef().vec();
 }
 
-// A list, tuple or dict like `like`, with other elements.
+// Makes a list, tuple or dict like `like`, with other elements.
 c10::IValue list_like(const c10::IValue& like, std::vector<c10::IValue> elements) {
   if (like.isTuple()) return c10::ivalue::Tuple::create(std::move(elements));
   auto list = like.toList();
@@ -50,7 +50,7 @@ c10::IValue dict_like(const c10::IValue& like, const std::vector<c10::IValue>& k
   return result;
 }
 
-// The i-th of the k-th value's elements is part k of element i; as many values as the element with the fewest parts has.
+// Element i of the k-th value is part k of element i; there are as many values as the element with the fewest parts has parts.
 std::vector<std::vector<c10::IValue>> scatter_each(const std::vector<c10::IValue>& elements, const Devices& devices,
                                                    int64_t dim) {
   std::vector<std::vector<c10::IValue>> values(devices.size());

@@ -1,11 +1,11 @@
-/// scatter and gather: values cut into one part per device, and joined again. Semantics, checks and texts of PyTorch's
+/// scatter and gather: split values into one part per device, and join them again. Semantics, checks and texts of PyTorch's
 /// torch/nn/parallel/scatter_gather.py and torch/csrc/cuda/comm.cpp.
 ///
-/// Tensors are looked for in arguments and results of any nesting: lists, arrays, maps, optionals, pairs, tuples, IValues, and
-/// types of the user's own beside which a function stands that says where they are:
+/// They find tensors in arguments and results of any nesting: lists, arrays, maps, optionals, pairs, tuples, IValues, and types
+/// of your own that have a function which returns their tensors:
 ///
 ///     std::vector<at::Tensor*> cohort_tensor_fields(Output& output) { return {&output.value, &output.penalty}; }
-/// Autograd goes through both: a part's gradient reaches its place in the whole. Thread-safety: as the tensors.
+/// Autograd goes through both: a part's gradient reaches its place in the full tensor. Thread-safety: as the tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,13 +27,14 @@
 
 namespace cohort::nn::parallel {
 
-/// One tensor's parts: at most one per device, fewer where `dim` is shorter than that or cannot be cut so, each on its device.
-/// Sizes are those of at::chunk, the last may be smaller. Throws c10::Error for a tensor of no dimension.
+/// Returns one tensor's parts: at most one per device, fewer if `dim` is shorter or cannot be split so, each on its device. Sizes
+/// are those of at::chunk; the last may be smaller. Throws c10::Error for a 0-dimensional tensor.
 COHORT_API std::vector<at::Tensor> scatter_tensor(const at::Tensor& tensor, const Devices& devices, int64_t dim);
-/// The tensors joined along `dim` on `target`. Tensors of no dimension become a vector, with a warning.
-/// Throws c10::Error where their shapes do not fit.
+/// Joins the tensors along `dim` on `target`. 0-dimensional tensors become a vector, with a warning. Throws c10::Error if their
+/// shapes do not fit.
 COHORT_API at::Tensor gather_tensors(const std::vector<at::Tensor>& tensors, const c10::Device& target, int64_t dim);
-/// The same of whatever an IValue holds. gather_ivalues throws c10::TypeError for what cannot be joined, such as numbers.
+/// The same for the contents of an IValue. gather_ivalues throws c10::TypeError for values that cannot be joined, such as
+/// numbers.
 COHORT_API std::vector<c10::IValue> scatter_ivalue(const c10::IValue& value, const Devices& devices, int64_t dim);
 COHORT_API c10::IValue gather_ivalues(const std::vector<c10::IValue>& values, const c10::Device& target, int64_t dim);
 
@@ -71,7 +72,7 @@ T gather(const std::vector<T>& values, const c10::Device& target, int64_t dim = 
 
 namespace detail {
 
-// As many values as the shortest list of parts; `set(part of the i-th element, of the k-th value)`.
+// Builds as many values as the shortest list of parts; `set(part of the i-th element, of the k-th value)`.
 template <class T>
 class Assembly {
  public:
@@ -188,7 +189,7 @@ T gather_fields(std::vector<T> values, const c10::Device& target, int64_t dim) {
 
 }  // namespace detail
 
-/// The value's parts, one per device; as many as the tensor in it that has the fewest. What holds no tensor is copied for each
+/// Returns the value's parts, one per device; as many as its shortest tensor gives. A value without tensors is copied for each
 /// device. Requires a copyable type.
 template <class T>
 std::vector<T> scatter(const T& value, const Devices& devices, int64_t dim) {
@@ -212,8 +213,8 @@ std::vector<T> scatter(const T& value, const Devices& devices, int64_t dim) {
   }
 }
 
-/// The replicas' values joined. An undefined tensor or an empty optional of the first replica stays so.
-/// Throws c10::Error for no values, c10::ValueError where lists or maps of the replicas have different lengths or keys.
+/// Joins the replicas' values. If a tensor is undefined, or an optional empty, in the first replica, it stays so. Throws
+/// c10::Error for an empty list, c10::ValueError if lists or maps of the replicas have different lengths or keys.
 template <class T>
 T gather(const std::vector<T>& values, const c10::Device& target, int64_t dim) {
   TORCH_CHECK(!values.empty(), "Expected at least one tensor to gather from");
@@ -242,7 +243,7 @@ T gather(const std::vector<T>& values, const c10::Device& target, int64_t dim) {
   } else {
     static_assert(
         detail::kCannotBeJoined<T>,
-        "results of several replicas can be joined where they are tensors, or lists, maps, optionals, pairs, tuples "
+        "results of several replicas can be joined if they are tensors, or lists, maps, optionals, pairs, tuples "
         "or IValues of tensors; for a type of your own write std::vector<at::Tensor*> cohort_tensor_fields(T&)");
   }
 }

@@ -1,4 +1,4 @@
-/// The ready-made hooks by name (torch/distributed/algorithms/ddp_comm_hooks/__init__.py).
+/// Ready-made communication hooks by name (torch/distributed/algorithms/ddp_comm_hooks/__init__.py).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ enum class DDPCommHookType : uint8_t {
   kNoop,
 };
 
-/// Registers a hook over `state` (null: the default group). PowerSGD's begin to compress after 1000 iterations.
+/// Registers a hook over `state` (if null, the default group). PowerSGD hooks begin to compress after 1000 iterations.
 /// Throws as Reducer::register_comm_hook.
 COHORT_API void register_ddp_comm_hook(DDPCommHookType comm_hook_type, Reducer& reducer, const Group& state = {});
 

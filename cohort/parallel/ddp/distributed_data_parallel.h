@@ -6,12 +6,12 @@
 ///     loss_fn(ddp(input), target).backward();                  // gradients are averaged when it returns
 ///     optimizer.step();
 ///
-/// `ddp(x)` and `ddp->forward(x)` run forward under DDP; only `ddp->module()` reaches the inner module. The wrapper fits
-/// where the module fits: Sequential, ModuleList, AnyModule. Parameter names and state-dict keys are the inner module's;
-/// archives whose keys begin with "module." (as Python's DDP writes them) load too.
+/// `ddp(x)` and `ddp->forward(x)` run forward under DDP; `ddp->module()` is the inner module. The wrapper fits wherever the
+/// module fits: Sequential, ModuleList, AnyModule. Parameter names and state-dict keys are the inner module's; archives whose
+/// keys begin with "module." (as Python's DDP writes them) load too.
 ///
-/// The signature of forward is deduced. Where forward is overloaded or a template, `ddp(x)` still works, and the signature
-/// is given for containers: DistributedDataParallel<Net, at::Tensor(at::Tensor)>.
+/// The signature of forward is deduced. If forward is overloaded or a template, `ddp(x)` still works, and containers need the
+/// signature: DistributedDataParallel<Net, at::Tensor(at::Tensor)>.
 ///
 /// Semantics, defaults and error texts follow torch/nn/parallel/distributed.py. Differences are listed in docs/parity.md.
 /// Collective: construction, forward and backward. Thread-safety: as torch::nn::Module.
@@ -34,7 +34,7 @@ namespace cohort {
 
 namespace ddp {
 
-/// While it lives, forward passes leave gradients local: they accumulate until a synchronised step reduces their sum.
+/// While it lives, forward passes leave gradients local: they accumulate until a synchronized step reduces their sum.
 class NoSync {
  public:
   explicit NoSync(Replica& replica) : replica_(&replica), previous_(replica.synchronises_gradients()) {
@@ -63,15 +63,15 @@ class ReplicatedModule : public parallel::WrapperBase<Net>, public Replicated {
   [[nodiscard]] NoSync no_sync() { return NoSync(replica_); }
   Reducer& reducer() { return replica_.reducer(); }
 
-  /// `hook(state, bucket)` reduces the gradients from now on, bucket by bucket: see comm_hook.h, and ddp/hooks/ for ready ones.
-  /// Every rank must register the same one, once, and not while backward runs. Throws c10::Error otherwise.
+  /// From now on `hook(state, bucket)` reduces the gradients, bucket by bucket: see comm_hook.h, and ddp/hooks/ for ready ones.
+  /// Every rank must register the same hook, once, and not while backward runs. Throws c10::Error otherwise.
   template <class State, class Hook>
   void register_comm_hook(State state, Hook hook) {
     reducer().register_comm_hook(std::move(state), std::move(hook));
   }
 
-  /// `hook(state, named_buffers)` synchronises the buffers from now on, instead of the broadcast from rank 0: see
-  /// buffer_comm_hook.h. Every rank must register the same one.
+  /// From now on `hook(state, named_buffers)` synchronizes the buffers, instead of the broadcast from rank 0: see
+  /// buffer_comm_hook.h. Every rank must register the same hook.
   template <class State, class Hook>
   void register_buffer_comm_hook(State state, Hook hook,
                                  BufferCommHookLocation location = BufferCommHookLocation::kPostForward) {
@@ -81,9 +81,10 @@ class ReplicatedModule : public parallel::WrapperBase<Net>, public Replicated {
                                        location);
   }
 
-  /// `{ const auto join = ddp->join(); for (...) ... }`: ranks may have different numbers of batches. See parallel/module/join.h.
+  /// `{ const auto join = ddp->join(); for (...) ... }`: lets ranks have different numbers of batches. See
+  /// parallel/module/join.h.
   [[nodiscard]] Join join(const JoinOptions& options = {}) { return Join({replica_}, options); }
-  /// For a Join over several.
+  /// For a Join over several wrappers.
   Joinable& joinable() { return replica_; }
   Group group_of_replicas() const override { return replica_.join_process_group(); }
   Replica& replica() override { return replica_; }
@@ -92,23 +93,23 @@ class ReplicatedModule : public parallel::WrapperBase<Net>, public Replicated {
     reducer().register_builtin_comm_hook(comm_hook_type);
   }
 
-  /// loss.backward() now finds the norm of the gradients, too: see Reducer::track_gradient_norm.
+  /// From now on loss.backward() also computes the norm of the gradients: see Reducer::track_gradient_norm.
   void track_gradient_norm(double norm_type = 2.0) { replica_.track_gradient_norm(norm_type); }
   at::Tensor gradient_norm() { return reducer().gradient_norm(); }
 
-  /// Averages over another group from now on, as after ranks were lost: see Reducer::update_process_group.
+  /// Averages over another group from now on, for example after ranks were lost: see Reducer::update_process_group.
   void update_process_group(const Group& group) { replica_.update_process_group(group); }
-  /// Gradients stay on each rank from now on.
+  /// Leaves gradients local from now on.
   void remove_autograd_hooks() { replica_.remove_autograd_hooks(); }
 
-  /// What DDP is set to, and what its steps took, by PyTorch's names, and the same as a table: see logging_data.h.
+  /// The settings of DDP and the times of its steps under PyTorch's names, and the same as a table: see logging_data.h.
   c10::DDPLoggingData ddp_logging_data() const { return replica_.ddp_logging_data(); }
   void set_ddp_runtime_logging_sample_rate(int64_t sample_rate) {
     replica_.set_ddp_runtime_logging_sample_rate(sample_rate);
   }
   std::string ddp_report() const { return replica_.ddp_report(); }
 
-  /// loss.backward() now updates the parameters, too: see Reducer::fuse_step.
+  /// From now on loss.backward() also updates the parameters: see Reducer::fuse_step.
   void fuse_step(torch::optim::Optimizer& optimizer) { reducer().fuse_step(optimizer); }
 
   /// Runs the inner module's forward under DDP.
@@ -159,11 +160,11 @@ class DistributedDataParallel : public parallel::WrapperHolder<DistributedDataPa
 
  public:
   /// Collective. Verifies that all ranks hold the same parameters and broadcasts rank 0's parameters and buffers.
-  /// Throws c10::Error when no parameter requires a gradient or the ranks differ (PyTorch's texts, naming rank and
-  /// parameter), c10::ValueError for devices that do not fit.
+  /// Throws c10::Error if no parameter requires a gradient or the ranks differ (PyTorch's texts, with rank and parameter), and
+  /// c10::ValueError for devices that do not fit.
   explicit DistributedDataParallel(std::shared_ptr<Net> net, ddp::Options options = {})
       : Holder(std::make_shared<Impl>(std::move(net), std::move(options))) {}
-  /// Throws c10::ValueError for a module that no std::shared_ptr owns.
+  /// Throws c10::ValueError if no std::shared_ptr owns the module.
   explicit DistributedDataParallel(std::type_identity_t<Net>& net, ddp::Options options = {})
       : DistributedDataParallel(parallel::owner_of(net, "DistributedDataParallel"), std::move(options)) {}
   template <class Wrapped>

@@ -172,7 +172,7 @@ std::string LoggingData::report() const {
   };
   auto text = head + fmt::format("mean of {} of {} steps, in microseconds\n", count, times->num_steps());
   text += fmt::format(
-      "  forward {:.1f}, backward {:.1f}, reductions {:.1f} (first launch to last result), of these beside backward "
+      "  forward {:.1f}, backward {:.1f}, reductions {:.1f} (first launch to last result), of these during backward "
       "{:.1f}\n",
       mean(sum.backward_begin, count), mean(sum.compute_end - sum.backward_begin, count),
       mean(sum.comm_end - sum.comm_begin, count), mean(sum.overlap, count));
@@ -203,7 +203,7 @@ void Replica::print_report() const {
   try {
     std::fputs(ddp_report().c_str(), stderr);
   } catch (const std::exception& error) {
-    base::log_warning(fmt::format("COHORT_DDP_REPORT: there is no report: {}", comm::text_of(error)));
+    base::log_warning(fmt::format("COHORT_DDP_REPORT: cannot make the report: {}", comm::text_of(error)));
   }
 }
 

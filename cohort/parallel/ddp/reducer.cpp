@@ -53,7 +53,7 @@ std::vector<ParameterInfo> describe(const std::vector<at::Tensor>& parameters, c
   return infos;
 }
 
-// Of ddp::Reducer's own users; DistributedDataParallel has verified its module's before.
+// For ddp::Reducer's own users; DistributedDataParallel has already verified its module's parameters.
 void verify_parameters(const Group& group, const std::vector<at::Tensor>& parameters) {
   try {
     parallel::verify_same_parameters(group, parameters);
@@ -127,7 +127,7 @@ void Reducer::register_comm_hook(CommHook hook) {
 void Reducer::register_builtin_comm_hook(BuiltinCommHookType comm_hook_type) {
   TORCH_CHECK(!has_comm_hook_, "register_builtin_comm_hook or register_comm_hook can only be called once.");
   const auto register_as = [this](const char* name, auto hook) {
-    // With the group that the reducer has by then.
+    // Uses the group that the reducer has at that time.
     register_comm_hook([this, hook](GradBucket& bucket) { return hook(group_, bucket); });
     comm_hook_name_ = name;
   };
@@ -172,10 +172,9 @@ void Reducer::track_gradient_norm(double norm_type) {
   check_not_observed();
   TORCH_CHECK(!expects_sparse_,
               "[cohort] track_gradient_norm does not support sparse gradients. Use clip_grad_norm_ after backward.");
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      std::none_of(parameters_.begin(), parameters_.end(), parallel::is_sharded),
-      "[cohort] track_gradient_norm does not ask the ranks of tensor-parallel layers, which have other "
-      "parts. Use clip_grad_norm_ after backward.");
+  TORCH_CHECK_NOT_IMPLEMENTED(std::none_of(parameters_.begin(), parameters_.end(), parallel::is_sharded),
+                              "[cohort] track_gradient_norm does not support tensor-parallel layers, whose other "
+                              "shards are on other ranks. Use clip_grad_norm_ after backward.");
   auto norm = std::make_unique<GradientNorm>(group_, parameters_, norm_type);
   if (has_comm_hook_) norm->look_at_all();
   engine_->observe(*norm);
@@ -183,7 +182,7 @@ void Reducer::track_gradient_norm(double norm_type) {
 }
 
 at::Tensor Reducer::gradient_norm() const {
-  TORCH_CHECK(gradient_norm_, "[cohort] gradient_norm needs track_gradient_norm, once, before");
+  TORCH_CHECK(gradient_norm_, "[cohort] gradient_norm: call track_gradient_norm first");
   return gradient_norm_->value();
 }
 

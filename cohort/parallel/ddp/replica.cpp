@@ -43,7 +43,7 @@ bool has_sparse_gradients(const Module& module) {
   return false;
 }
 
-// Parameters that need gradients, module by module, each once: a shared parameter counts where it is met first.
+// Returns parameters that need gradients, module by module, each once: a shared parameter counts at its first place.
 NamedParameters trainable_parameters(const Module& root, const std::set<std::string>& ignored) {
   NamedParameters result;
   std::unordered_set<const void*> seen;
@@ -66,13 +66,12 @@ NamedParameters trainable_parameters(const Module& root, const std::set<std::str
 void check_no_dtensors(const NamedParameters& parameters) {
   for (size_t i = 0; i < parameters.tensors.size(); ++i) {
     TORCH_CHECK_VALUE(!is_dtensor(parameters.tensors[i]), "[cohort] DistributedDataParallel: parameter \"",
-                      parameters.names[i],
-                      "\" is a DTensor, as with tensor parallelism, which buckets have no place for",
-                      "\n  hint: cohort::replicate(model, {.mesh = mesh[\"dp\"]}) keeps copies of such modules alike");
+                      parameters.names[i], "\" is a DTensor, as with tensor parallelism, which its buckets cannot hold",
+                      "\n  hint: use cohort::replicate(model, {.mesh = mesh[\"dp\"]}) instead");
   }
 }
 
-// Two reducers would each divide what the other one has divided.
+// Two reducers would each divide gradients that the other has already divided.
 void check_averaged_once(const Module& root, const NamedParameters& parameters) {
   for (const auto& item : root.named_modules(/*name_prefix=*/"")) {
     if (!dynamic_cast<const Replicated*>(item.value().get())) continue;
@@ -89,7 +88,7 @@ void check_averaged_once(const Module& root, const NamedParameters& parameters) 
   }
 }
 
-// Those with other names, each once.
+// Returns the tensors with other names, each once.
 std::vector<at::Tensor> select(const torch::OrderedDict<std::string, at::Tensor>& tensors,
                                const std::set<std::string>& ignored) {
   std::vector<at::Tensor> result;
@@ -111,8 +110,8 @@ void check_can_be_written(const std::string& name, const at::Tensor& buffer, con
   if (!buffer.defined() || ignored.contains(name) || at::has_internal_overlap(buffer) != at::MemOverlap::Yes) return;
   TORCH_CHECK_VALUE(false, "[cohort] DistributedDataParallel: elements of the buffer \"", name, "\" of sizes ",
                     buffer.sizes(),
-                    " share memory, as those of an expanded tensor do, so that no rank's values can be "
-                    "written into it\n  hint: register buffer.clone(), or list it in parameters_and_buffers_to_ignore");
+                    " share memory, as in an expanded tensor, so no rank's values can be written into it\n  hint: "
+                    "register buffer.clone(), or list it in parameters_and_buffers_to_ignore");
 }
 
 std::string device_list(const std::set<std::string>& devices) {
@@ -151,7 +150,7 @@ std::vector<at::Tensor> Replica::exchanged_parameters() const {
 }
 
 // BatchNorm has its running statistics in the graph, but does not use them there: a broadcast for the next forward pass must not
-// have backward refuse the graph of the one before.
+// make backward refuse the graph of the pass before.
 std::vector<at::Tensor> Replica::exchanged_buffers() const {
   const auto& ignored = options_.parameters_and_buffers_to_ignore;
   for (const auto& entry : module_.named_buffers()) check_can_be_written(entry.key(), entry.value(), ignored);
@@ -256,8 +255,7 @@ void Replica::broadcast_states(int source, bool with_buffers) const {
   parallel::broadcast_from(options_.process_group, states, source);
 }
 
-// One warning where the module is trained by a forward pass of its own: ranks then drift apart, at full speed and without an
-// error.
+// Warns once if the module is trained by a forward pass of its own: ranks then drift apart, at full speed and without an error.
 void Replica::note_gradient() {
   if (pending_) pending_->note_gradient();
   if (num_forwards_ > 0) {
@@ -271,15 +269,15 @@ void Replica::note_gradient() {
   }
 }
 
-// Of one of several forward passes that are there at once. The reducer ends its step with the first that comes back.
+// Called for one of several pending forward passes. The reducer ends its step with the first that comes back.
 void Replica::after_backward() {
   if (!reducer_ || is_removed_ || !pending_->finish(/*has_reduced=*/!reducer_->is_expecting())) return;
   if (!options_.find_unused_parameters && !low_precision_ && !was_in_join_) return reducer_->prepare_again();
   comm::warn_once_per_job(fmt::format(
       "rank {} of {}: several forward passes of DistributedDataParallel were followed by several backward passes. With "
       "find_unused_parameters, mixed_precision or join only the first of these is averaged, so the ranks' models "
-      "differ from now on. Call backward() after each forward pass, or once for the sum of the losses; or do without "
-      "the option",
+      "differ from now on. Call backward() after each forward pass, or once for the sum of the losses; or leave the "
+      "option off",
       options_.process_group->getRank(), options_.process_group->getSize()));
 }
 
@@ -314,7 +312,7 @@ void Replica::before_forward() {
   if (is_in_join()) {
     num_live_work_ = Join::notify_join_context(*this);
   } else {
-    num_live_work_.reset();  // of a forward pass in a Join that has thrown
+    num_live_work_.reset();  // left by a forward pass in a Join that threw
     announcement_.reset();
   }
   if (at::GradMode::is_enabled() && options_.process_group->getSize() > 1) comm::check_batch_is_of_share();
@@ -355,7 +353,7 @@ void Replica::run_buffer_hook() {
   if (!futures.empty()) reducer_->install_futures(futures);
 }
 
-// The largest rank among the candidates. Collective.
+// Returns the largest rank among the candidates. Collective.
 int Replica::find_common_rank(bool is_candidate) const {
   const auto rank = at::full({1}, is_candidate ? options_.process_group->getRank() : -1,
                              at::TensorOptions(at::kLong).device(device_));
@@ -368,10 +366,10 @@ bool Replica::reduces_gradients() const {
 }
 
 void Replica::track_gradient_norm(double norm_type) {
-  TORCH_CHECK(!is_in_join(),
-              "[cohort] track_gradient_norm cannot be called inside of a join, of which the other ranks may have no "
-              "data any more. "
-              "Use clip_grad_norm_ after backward.");
+  TORCH_CHECK(
+      !is_in_join(),
+      "[cohort] track_gradient_norm cannot be called inside a join, since other ranks may have run out of data. "
+      "Use clip_grad_norm_ after backward.");
   TORCH_CHECK(!delayed_,
               "[cohort] track_gradient_norm and delay_all_reduce_named_params exclude each other: delayed gradients "
               "are not in the "
@@ -379,7 +377,7 @@ void Replica::track_gradient_norm(double norm_type) {
   reducer().track_gradient_norm(norm_type);
 }
 
-// Ranks without data learn if gradients will be exchanged in this step.
+// Tells ranks without data whether gradients will be exchanged in this step.
 void Replica::announce_step() {
   const auto flag = at::full({1}, reduces_gradients() ? 1 : 0, at::TensorOptions(at::kFloat).device(device_));
   announcement_ = all_reduce(flag, {.group = options_.process_group, .async_op = true});
@@ -397,11 +395,10 @@ void Replica::await_announcements() {
 }
 
 std::unique_ptr<JoinHook> Replica::join_hook(const JoinOptions& options) {
-  TORCH_CHECK(
-      !reducer().tracks_gradient_norm(),
-      "[cohort] join and track_gradient_norm exclude each other: ranks without data know nothing of their share of the "
-      "norm. Use "
-      "clip_grad_norm_ after backward.");
+  TORCH_CHECK(!reducer().tracks_gradient_norm(),
+              "[cohort] join and track_gradient_norm exclude each other: ranks without data do not compute their share "
+              "of the norm. Use "
+              "clip_grad_norm_ after backward.");
   was_in_join_ = true;
   TORCH_CHECK(!options_.skip_all_reduce_unused_params,
               "[cohort] join and skip_all_reduce_unused_params exclude each other: ranks without data do not know "

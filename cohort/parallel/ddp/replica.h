@@ -1,6 +1,6 @@
-/// Replica: what DistributedDataParallel does around a module's forward, without knowing its signature.
+/// Replica: the work of DistributedDataParallel around a module's forward, independent of its signature.
 ///
-/// Construction checks and synchronises the module; before_forward() synchronises buffers; after_forward() arms the reducer.
+/// Construction checks and synchronizes the module; before_forward() synchronizes buffers; after_forward() prepares the reducer.
 /// Follows _pre_forward and _post_forward of torch/nn/parallel/distributed.py.
 #pragma once
 
@@ -34,7 +34,7 @@ namespace cohort::ddp {
 
 class Replica;
 
-/// What tells modules that average their gradients already from others.
+/// The interface of modules that already average their gradients.
 class COHORT_API Replicated {
  public:
   virtual ~Replicated() = default;
@@ -53,7 +53,7 @@ class COHORT_API Replica final : public Joinable {
   Replica(torch::nn::Module& module, Options options);
   ~Replica() override;
 
-  /// Collective when buffers are synchronised or buckets rebuilt.
+  /// Collective if buffers are synchronized or buckets rebuilt.
   void before_forward();
   /// `outputs`: every tensor that forward returned, if needs_outputs().
   void after_forward(const std::vector<at::Tensor>& outputs);
@@ -62,21 +62,21 @@ class COHORT_API Replica final : public Joinable {
   bool synchronises_gradients() const { return synchronises_gradients_; }
   void set_synchronises_gradients(bool value) { synchronises_gradients_ = value; }
 
-  /// Device to which inputs are moved, and outputs after forward; absent: they stay where they are.
+  /// The devices to which inputs are moved before forward, and outputs after it; if absent, they stay where they are.
   std::optional<c10::Device> input_device() const;
   std::optional<c10::Device> output_device() const { return options_.output_device; }
-  /// Dtype that floating-point inputs become; absent: they keep theirs.
+  /// The dtype to which floating-point inputs are converted; if absent, they keep theirs.
   std::optional<at::ScalarType> input_dtype() const;
   std::unique_ptr<JoinHook> join_hook(const JoinOptions& options) override;
   c10::Device join_device() const override { return device_; }
   Group join_process_group() const override { return options_.process_group; }
-  /// Throws c10::Error if delay_all_reduce_named_params leaves it nothing to do.
+  /// Throws c10::Error if delay_all_reduce_named_params leaves no parameter for it.
   Reducer& reducer();
-  /// See buffer_comm_hook.h. Another call takes the place of the hook before. Throws c10::TypeError for an empty function.
+  /// See buffer_comm_hook.h. Another call replaces the hook. Throws c10::TypeError for an empty function.
   void register_buffer_comm_hook(BufferCommHook hook, BufferCommHookLocation location);
-  /// As Reducer::update_process_group; buffers and joins follow.
+  /// As Reducer::update_process_group; buffers and joins use the new group too.
   void update_process_group(const Group& group);
-  /// As Reducer::track_gradient_norm. Throws c10::Error inside of a join, and with delayed gradients, too.
+  /// As Reducer::track_gradient_norm. Also throws c10::Error inside a join, and with delayed gradients.
   void track_gradient_norm(double norm_type);
   /// As Reducer::remove_autograd_hooks, delayed gradients included.
   void remove_autograd_hooks();
@@ -95,15 +95,15 @@ class COHORT_API Replica final : public Joinable {
   void after_backward();
   void print_report() const;
   bool reduces_gradients() const;
-  // Inside of a Join `is_candidate` says if this rank's buffers may become everybody's.
+  // Inside a Join `is_candidate` says whether this rank's buffers may become everybody's.
   void synchronise_buffers(bool is_candidate);
   bool synchronises_buffers_at(BufferCommHookLocation location) const;
   void run_buffer_hook();
-  // Without those to be ignored, each once. Aliases of the parameters.
+  // Without ignored ones, each once. Aliases of the parameters.
   std::vector<at::Tensor> exchanged_parameters() const;
-  // What is written into these, a graph that has the buffers does not notice.
+  // A graph that has the buffers does not notice values written into these.
   std::vector<at::Tensor> exchanged_buffers() const;
-  // Every rank's model becomes that of `source`.
+  // Gives every rank the model of `source`.
   void broadcast_states(int source, bool with_buffers) const;
   int find_common_rank(bool is_candidate) const;
   void announce_step();
@@ -120,12 +120,12 @@ class COHORT_API Replica final : public Joinable {
   BufferCommHook buffer_hook_;
   BufferCommHookLocation buffer_hook_location_ = BufferCommHookLocation::kPreForward;
   bool synchronises_buffers_ = true;  // off for the forward after a local one
-  // Forward passes under DDP whose backward has not come yet, and whether the last of them was local.
+  // Number of forward passes under DDP whose backward has not come yet, and whether the last of them was local.
   std::atomic<int> num_forwards_ = 0;
   std::atomic<bool> is_local_ = false;
-  std::unique_ptr<PendingPasses> pending_;  // null where hook_ is, and for LibTorch's reducer
+  std::unique_ptr<PendingPasses> pending_;  // null if hook_ is, and for LibTorch's reducer
   std::unique_ptr<parallel::GradientHook> hook_;
-  // Inside of a Join: collectives that tell ranks without data of this forward pass. The first may count those that have some.
+  // Inside a Join: collectives that tell ranks without data of this forward pass. The first may count the ranks that have data.
   c10::Device device_ = c10::kCPU;
   bool divides_by_live_ranks_ = false;
   WorkPtr num_live_work_;

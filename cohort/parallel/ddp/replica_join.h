@@ -1,4 +1,4 @@
-/// What a replica does in place of a step on a rank whose data has ended: _DDPJoinHook of torch/nn/parallel/distributed.py.
+/// The work of a replica on a rank whose data has ended, in place of a step: _DDPJoinHook of torch/nn/parallel/distributed.py.
 #pragma once
 
 #include "cohort/parallel/ddp/replica.h"
@@ -11,7 +11,7 @@ class ReplicaJoinHook final : public JoinHook {
   explicit ReplicaJoinHook(Replica& replica) : replica_(replica) {}
 
   void main_hook() override;
-  /// All ranks' models become that of the last joiner; of several, of the one with the largest rank.
+  /// Gives all ranks the model of the last joiner; if there are several, of the one with the largest rank.
   void post_hook(bool is_last_joiner) override;
 
  private:

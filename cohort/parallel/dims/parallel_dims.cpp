@@ -19,7 +19,7 @@ struct Dim {
   int64_t ParallelDims::*size;
 };
 
-// From the outermost axis, whose neighbours are farthest away, to the innermost, which talks most.
+// From the outermost axis, whose neighbors are farthest apart, to the innermost, which communicates most.
 constexpr std::array<Dim, 5> kDims{{{"pp", &ParallelDims::pp},
                                     {"dp_replicate", &ParallelDims::dp_replicate},
                                     {"dp_shard", &ParallelDims::dp_shard},
@@ -28,8 +28,8 @@ constexpr std::array<Dim, 5> kDims{{{"pp", &ParallelDims::pp},
 
 struct Product {
   std::vector<std::string> factors;  // "tp(2)", without the one that is -1
-  std::vector<std::string> open;     // those that are -1
-  int64_t value = 1;                 // the largest number there is, where it is greater
+  std::vector<std::string> open;     // names of the numbers that are -1
+  int64_t value = 1;                 // the product, at most the largest int64_t
 };
 
 Product product_of(const ParallelDims& dims) {
@@ -39,8 +39,9 @@ Product product_of(const ParallelDims& dims) {
       product.open.emplace_back(name);
       continue;
     }
-    TORCH_CHECK_VALUE(dims.*size >= 1, "[cohort] ParallelDims: ", name, " is ", dims.*size,
-                      "\n  hint: each is a number of ranks, at least 1; one may be -1, the rest");
+    TORCH_CHECK_VALUE(
+        dims.*size >= 1, "[cohort] ParallelDims: ", name, " is ", dims.*size,
+        "\n  hint: set each to a number of ranks, at least 1; one may be -1, which stands for the remaining ranks");
     product.factors.push_back(std::string(name) + "(" + std::to_string(dims.*size) + ")");
     if (__builtin_mul_overflow(product.value, dims.*size, &product.value)) {
       product.value = std::numeric_limits<int64_t>::max();
@@ -49,7 +50,7 @@ Product product_of(const ParallelDims& dims) {
   return product;
 }
 
-// The axes that a mesh of these dims has, of `names`.
+// Returns those of `names` that are axes of the mesh.
 DeviceMesh::AxisNames present(const DeviceMesh& mesh, const DeviceMesh::AxisNames& names) {
   DeviceMesh::AxisNames result;
   for (const auto& name : names) {
@@ -64,18 +65,20 @@ DeviceMesh::AxisNames present(const DeviceMesh& mesh, const DeviceMesh::AxisName
 
 ParallelDims ParallelDims::resolved(int64_t world_size) const {
   const auto product = product_of(*this);
-  TORCH_CHECK_VALUE(product.open.size() <= 1, "[cohort] ParallelDims: ", base::join(product.open, " and "),
-                    " are -1, but only one can be the rest\n  hint: give the others a number; 1 is none");
+  TORCH_CHECK_VALUE(
+      product.open.size() <= 1, "[cohort] ParallelDims: ", base::join(product.open, " and "),
+      " are -1, but only one may be\n  hint: set the others to a number of ranks; 1 switches an axis off");
   const auto formula = base::join(product.factors, " * ") + " = " + std::to_string(product.value);
   auto result = *this;
   if (product.open.empty()) {
     TORCH_CHECK_VALUE(product.value == world_size, "[cohort] ParallelDims: ", formula, ", but there are ", world_size,
-                      " ranks\n  hint: start ", product.value, " ranks, or set one of them to -1, which is the rest");
+                      " ranks\n  hint: start ", product.value,
+                      " ranks, or set one of the numbers to -1, which stands for the remaining ranks");
     return result;
   }
   TORCH_CHECK_VALUE(world_size % product.value == 0, "[cohort] ParallelDims: ", product.open[0],
-                    " is to be the rest of ", world_size, " ranks, but ", formula, " does not divide ", world_size,
-                    ": ", world_size, " mod ", product.value, " = ", world_size % product.value,
+                    " is -1, which stands for the rest of ", world_size, " ranks, but ", formula, " does not divide ",
+                    world_size, ": ", world_size, " mod ", product.value, " = ", world_size % product.value,
                     "\n  hint: start a multiple of ", product.value, " ranks, or change one of the numbers");
   for (const auto& [name, size] : kDims) {
     if (result.*size == -1) result.*size = world_size / product.value;

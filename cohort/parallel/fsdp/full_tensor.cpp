@@ -40,7 +40,7 @@ std::vector<ShardedParameter> sharded_parameters(const torch::nn::Module& model)
 
 at::Tensor full_tensor(const ShardedParameter& parameter) {
   const auto group = parallel::sharding_group(parameter.shard);
-  TORCH_CHECK_VALUE(group, "[cohort] Parameter '", parameter.name, "' is no longer sharded: its wrapper has gone");
+  TORCH_CHECK_VALUE(group, "[cohort] Parameter '", parameter.name, "' is no longer sharded: its wrapper was destroyed");
   if (parameter.part) {
     const comm::CalledFor purpose(parallel::kStateExchange);
     const auto full = dtensor::gathered(parameter.shard, *parameter.spec);

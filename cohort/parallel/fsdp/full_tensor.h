@@ -1,5 +1,5 @@
-/// full_tensor: one whole parameter of a fully_shard module, put together on one rank, for checkpoints and for whatever else a
-/// process does alone with a whole model (DTensor.full_tensor, which gives it to all ranks).
+/// full_tensor: gathers one full parameter of a fully_shard module on one rank, for checkpoints and for whatever else a process
+/// does alone with a full model (DTensor.full_tensor gathers it on all ranks).
 ///
 ///     for (const auto& parameter : cohort::fsdp::sharded_parameters(*model)) {
 ///       const at::Tensor full = cohort::fsdp::full_tensor(parameter);             // on all ranks
@@ -19,13 +19,12 @@
 
 namespace cohort::fsdp {
 
-/// Every parameter that calls of fully_shard on `model` and on modules in it have sharded, by its name in `model`, each once, in
-/// the order of named_parameters().
+/// Returns every parameter that calls of fully_shard on `model` and on modules in it have sharded, by its name in `model`, each
+/// once, in the order of named_parameters().
 COHORT_API std::vector<ShardedParameter> sharded_parameters(const torch::nn::Module& model);
 
-/// Collective over the ranks that share the parameter; of a DTensor, or of a part that a layer has, over its mesh, and replicas,
-/// too.
-/// Returns: on rank 0 of their group (that is first on all axes) the values of all shards, a copy without gradient; elsewhere an
+/// Collective over the ranks that share the parameter; for a DTensor or a layer's shard, also over its mesh, and over replicas.
+/// Returns: on rank 0 of their group (the first on all axes) the values of all shards, a copy without gradient; elsewhere an
 /// undefined tensor.
 COHORT_API at::Tensor full_tensor(const ShardedParameter& parameter);
 

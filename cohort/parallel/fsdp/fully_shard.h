@@ -1,5 +1,5 @@
-/// fully_shard: trains one model on several ranks, each of which owns a part of its parameters, gradients and optimizer state
-/// (FSDP2). Where the ranks share memory, the whole parameters are there once per host, and nothing is gathered.
+/// fully_shard: trains one model on several ranks, each of which owns a shard of its parameters, gradients and optimizer state
+/// (FSDP2). If the ranks share memory, the full parameters exist once per host, and nothing is gathered.
 ///
 ///     auto net = Net();                                        // any torch::nn module
 ///     auto model = cohort::fully_shard(net);
@@ -8,15 +8,15 @@
 ///     cohort::nn::utils::clip_grad_norm_(model->parameters(), 1.0);   // the norm of all ranks' shards
 ///     optimizer.step();
 ///
-/// As in PyTorch each rank's shards begin with the rank's own values: let all ranks make the same model (one seed), or initialise
-/// it with write(). The wrapper stands where the module stood, as DistributedDataParallel's does; only module() reaches the
-/// inner one, whose parameters() are the whole parameters: everyone may read them (a state dict of them is a full one), and
-/// nobody may write them: that is SIGSEGV.
+/// As in PyTorch each rank's shards begin with the rank's own values: make the same model on all ranks (with one seed), or
+/// initialize it with write(). The wrapper takes the module's place, as DistributedDataParallel does. module() is the inner
+/// module, whose parameters() are the full parameters: everyone may read them (a state dict of them is a full state dict), and
+/// nobody may write them: a write ends in SIGSEGV.
 ///
-/// Inner modules should be wrapped, too, before the outer one: each call makes one group of the parameters that inner ones have
-/// not. Where ranks share memory that changes nothing in speed or memory. Elsewhere the parameters of a group are gathered when
-/// its forward begins, and let go when it ends: one call on the outermost module alone would gather the whole model at once. So
-/// a block must be called through its wrapper:
+/// Wrap inner modules too, before the outer one: each call makes one group of the parameters that no inner call has taken. If
+/// ranks share memory, this changes neither speed nor memory. Otherwise the parameters of a group are gathered when its forward
+/// begins and freed when it ends: a single call on the outermost module would gather the whole model at once. So a block must be
+/// called through its wrapper:
 ///
 ///     struct Net : torch::nn::Module {
 ///       Net() { block = register_module("block", cohort::fully_shard(Block())); }
@@ -59,7 +59,7 @@ class ShardedNet : public parallel::WrapperBase<Net>, public ShardedModule {
   ShardedNet(std::shared_ptr<Net> net, ModuleShare share)
       : parallel::WrapperBase<Net>("FullySharded", std::move(net)), ShardedModule(this->module(), std::move(share)) {}
 
-  /// For optimizers: this rank's shards, each once, and what fully_shard was told to ignore.
+  /// For optimizers: this rank's shards, each once, and the parameters that fully_shard was told to ignore.
   std::vector<at::Tensor> parameters(bool recurse = true) const { return this->named_parameters(recurse).values(); }
   torch::OrderedDict<std::string, at::Tensor> named_parameters(bool recurse = true) const {
     return this->named_shards(recurse);
@@ -84,7 +84,7 @@ class ShardedNet : public parallel::WrapperBase<Net>, public ShardedModule {
     return run([this](auto&&... each) { return this->module().forward(std::forward<decltype(each)>(each)...); },
                std::forward<Arguments>(arguments)...);
   }
-  /// `method` is treated as forward, as by register_fsdp_forward_method: model->forward_method(&NetImpl::encode, x).
+  /// Treats `method` as forward, as register_fsdp_forward_method does: model->forward_method(&NetImpl::encode, x).
   template <class Method, class... Arguments>
   auto forward_method(Method method, Arguments&&... arguments) {
     return run(
@@ -139,10 +139,10 @@ class FullySharded : public parallel::WrapperHolder<FullyShardedImpl<Net, Signat
   /// Collective. Throws as fsdp::Sharding's constructor.
   explicit FullySharded(std::shared_ptr<Net> net, const fsdp::Options& options = {})
       : Holder(std::make_shared<Impl>(std::move(net), options)) {}
-  /// Throws c10::ValueError for a module that no std::shared_ptr owns.
+  /// Throws c10::ValueError if no std::shared_ptr owns the module.
   explicit FullySharded(std::type_identity_t<Net>& net, const fsdp::Options& options = {})
       : FullySharded(parallel::owner_of(net, "FullySharded"), options) {}
-  /// One of several modules whose parameters have been sharded together.
+  /// Wraps one of several modules whose parameters have been sharded together.
   FullySharded(std::shared_ptr<Net> net, fsdp::ModuleShare share)
       : Holder(std::make_shared<Impl>(std::move(net), std::move(share))) {}
   template <class Wrapped>
@@ -212,10 +212,10 @@ struct IsList<std::vector<Each>> : std::true_type {};
 
 }  // namespace fsdp::detail
 
-/// As PyTorch's, but that it returns the wrapper: C++ modules have no hooks. `net`: a holder, a module that a std::shared_ptr
-/// owns, or that std::shared_ptr. A std::vector or std::tuple of holders or pointers: modules whose parameters make one group,
-/// which is gathered before the first of them runs, and let go after the last; none of them can be the root. Returns the wrapper,
-/// or as many of them.
+/// As PyTorch's, but returns the wrapper, since C++ modules have no hooks. `net`: a holder, a module that a std::shared_ptr owns,
+/// or that std::shared_ptr. A std::vector or std::tuple of holders or pointers: modules whose parameters make one group, which is
+/// gathered before the first of them runs and freed after the last; none of them can be the root. Returns the wrapper, or a list
+/// or tuple of wrappers.
 ///
 ///     auto [norm, head] = cohort::fully_shard(std::tuple(layer_norm, linear));
 template <class Net>

@@ -31,7 +31,7 @@ size_t bytes_of_state(const torch::optim::Optimizer& optimizer, const at::Tensor
   return bytes;
 }
 
-// Each once.
+// Returns each once.
 std::vector<const Sharding*> shardings_in(const torch::nn::Module& model) {
   std::vector<const Sharding*> result;
   std::unordered_set<const Sharding*> seen;
@@ -47,7 +47,7 @@ std::vector<const Sharding*> shardings_in(const torch::nn::Module& model) {
   return result;
 }
 
-// The first column to the left, the others below their headings to the right.
+// Aligns the first column left, and the others right, below their headings.
 std::string table(const std::vector<TableLine>& lines) {
   std::vector<size_t> widths(lines.front().size());
   for (const auto& line : lines) {
@@ -78,7 +78,7 @@ std::array<MemorySum, 7> sums_of(const MemoryAccount& account) {
            {"copies of parameters for modules", sum(&Parameter::num_copy_bytes)},
            {"gradients of shards", sum(&Parameter::num_gradient_bytes)},
            {"optimizer's state of shards", sum(&Parameter::num_optimizer_bytes)},
-           {"gradients that wait for others", sum(&Parameter::num_waiting_bytes)},
+           {"gradients waiting for a reduction", sum(&Parameter::num_waiting_bytes)},
            {"gradients that others may be reading", account.num_in_flight_bytes},
            {"pages of copies of gradients", account.num_staging_bytes}}};
 }
@@ -162,7 +162,7 @@ std::string memory_report(const MemoryAccount& account, const Group& group) {
   }
   lines.push_back({"in all", base::format_bytes(own_bytes), base::format_bytes(all_bytes)});
   text += table(lines);
-  if (!account.is_optimizer_known) text += "  without the optimizer's state, as its kind is not known\n";
+  if (!account.is_optimizer_known) text += "  without the optimizer's state, since its type is unknown\n";
   return text;
 }
 

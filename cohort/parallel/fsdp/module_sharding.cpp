@@ -16,7 +16,7 @@ namespace {
 
 using torch::nn::Module;
 
-// Modules that are lists of others and have no forward.
+// Refuses modules that are lists of others and have no forward.
 void check_has_forward(const Module& module) {
   TORCH_CHECK_VALUE(module.name() != "torch::nn::ModuleListImpl" && module.name() != "torch::nn::ModuleDictImpl",
                     "fully_shard does not support containers that do not implement forward: ", module.name());
@@ -38,7 +38,7 @@ void check_modules(const std::vector<Module*>& modules) {
   }
 }
 
-// Parameters by the mesh that they have, in the order in which meshes come first.
+// The parameters of one mesh; meshes are in the order in which they first occur.
 struct OfMesh {
   Options options;
   MeshGroups groups;
@@ -111,7 +111,7 @@ ModuleForward::ModuleForward(const ModuleShare& share) {
   }
 }
 
-// The first is the outermost one.
+// Destroys the passes last to first: the first is the outermost one.
 ModuleForward::~ModuleForward() {
   while (!passes_.empty()) passes_.pop_back();
 }

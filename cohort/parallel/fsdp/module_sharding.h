@@ -1,5 +1,5 @@
-/// ModuleSharding: what one call of fully_shard makes of the parameters of its modules: a Sharding for each mesh that they have,
-/// which all of the modules share. ModuleForward: a forward pass of one of the modules.
+/// ModuleSharding: the result of one call of fully_shard on the parameters of its modules: a Sharding for each mesh of the
+/// parameters, shared by all of the modules. ModuleForward: a forward pass of one of the modules.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,12 +17,13 @@ namespace cohort::fsdp {
 
 class COHORT_API ModuleSharding {
  public:
-  /// The parameters that calls on inner modules have not taken. `find_nested`: as Sharding's. Collective. Throws as Sharding, and
-  /// c10::ValueError for a container without forward, for no module, and for one inside of another.
+  /// Shards the parameters that calls on inner modules have not taken. `find_nested`: as Sharding's. Collective. Throws as
+  /// Sharding, and c10::ValueError for a container without forward, for an empty list, and for a module inside another one of the
+  /// list.
   explicit ModuleSharding(const std::vector<torch::nn::Module*>& modules, const Options& options,
                           const std::function<std::vector<Sharding*>()>& find_nested = {});
 
-  /// The mesh of the first parameter first; never empty.
+  /// The mesh of the first parameter is first; never empty.
   const std::vector<std::unique_ptr<Sharding>>& shardings() const { return shardings_; }
   bool follows_passes() const;
 

@@ -16,7 +16,7 @@ namespace {
 using optim::Fields;
 using optim::OptimizerKind;
 
-// `number` is called with each number's place, `tensor` with each tensor's. Returns false for what cannot be cut.
+// Calls `number` with each number's place, and `tensor` with each tensor's. Returns false for fields that cannot be sharded.
 template <class OnNumber, class OnTensor>
 bool visit_fields(const Fields& fields, OnNumber number, OnTensor tensor) {
   bool is_known = true;
@@ -59,7 +59,7 @@ bool is_divisible(const torch::optim::Optimizer& optimizer) {
 void check_divisible(const torch::optim::Optimizer& optimizer) {
   TORCH_CHECK_NOT_IMPLEMENTED(is_divisible(optimizer),
                               "[cohort] only the state of SGD, Adam, AdamW, Adagrad and RMSprop, and of kinds that "
-                              "register_optimizer_kind has been told, can be put together from shards");
+                              "register_optimizer_kind has been told, can be gathered from shards");
 }
 
 OptimizerFields blank_fields(const torch::optim::Optimizer& optimizer) {

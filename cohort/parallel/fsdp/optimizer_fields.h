@@ -1,5 +1,5 @@
-/// What optimizers keep of a parameter as numbers and tensors that can be cut where the parameter is, whatever their kind
-/// (parallel/optim/optimizer_kind.h).
+/// The state that an optimizer keeps for a parameter, as numbers and tensors that can be sharded as the parameter is, for any
+/// kind of optimizer (parallel/optim/optimizer_kind.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,22 +12,22 @@
 namespace cohort::fsdp {
 
 struct OptimizerFields {
-  /// Whole numbers as they are, others by their bits; the count of steps first.
+  /// Integers as they are, others by their bits; the step count first.
   std::vector<int64_t> numbers;
-  /// Each of the parameter's sizes; undefined: the optimizer's options do without it.
+  /// Tensors of the parameter's sizes; undefined if the optimizer's options do not need them.
   std::vector<at::Tensor> tensors;
 };
 
-/// True: fields_of and set_fields know its kind, and no state of it is of several parameters together.
+/// Whether fields_of and set_fields know the optimizer's kind, and no state of it belongs to several parameters together.
 bool is_divisible(const torch::optim::Optimizer& optimizer);
-/// Throws c10::NotImplementedError for others.
+/// Throws c10::NotImplementedError if the optimizer is not divisible.
 void check_divisible(const torch::optim::Optimizer& optimizer);
-/// As many numbers, zeros, and tensors, undefined, as every state of it has. Requires is_divisible.
+/// Returns as many numbers (zeros) and tensors (undefined) as every state of the optimizer has. Requires is_divisible.
 OptimizerFields blank_fields(const torch::optim::Optimizer& optimizer);
 
-/// Nothing: it has no state of this parameter. The tensors are the optimizer's own. Requires is_divisible.
+/// Returns the optimizer's own tensors. If absent, the optimizer has no state of this parameter. Requires is_divisible.
 std::optional<OptimizerFields> fields_of(const torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
-/// The optimizer takes the tensors. Requires is_divisible.
+/// Makes the optimizer take the tensors. Requires is_divisible.
 void set_fields(torch::optim::Optimizer& optimizer, const at::Tensor& parameter, OptimizerFields fields);
 
 }  // namespace cohort::fsdp

@@ -30,13 +30,13 @@ namespace {
 
 using torch::optim::Optimizer;
 
-constexpr int64_t kNoState = -1;  // in place of which tensors there are, a bit for each
+constexpr int64_t kNoState = -1;  // otherwise a bit for each tensor that there is
 
 struct ParameterPlace {
   size_t group = 0;
   size_t index = 0;
   at::Tensor parameter;
-  std::optional<int64_t> dim;  // along which it is sharded; nothing: whole
+  std::optional<int64_t> dim;  // the dimension along which it is sharded; absent if it is not sharded
 };
 
 std::string describe_place(const ParameterPlace& place) {
@@ -65,19 +65,18 @@ Group sharding_group_of(const std::vector<ParameterPlace>& places) {
     if (!place.dim) continue;
     const auto groups = parallel::sharding_groups(place.parameter);
     const auto own = groups.empty() ? Group() : groups.front();
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        groups.size() < 2,
-        "[cohort] the optimizer's parameters are cut on other axes of the mesh, too, as by tensor parallelism\n  hint: "
-        "get_optimizer_state_dict (checkpoint/state/distributed_state.h) knows these");
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        !group || own == group,
-        "[cohort] the optimizer's parameters are sharded over several groups of ranks; give those of "
-        "each group an optimizer of their own");
+    TORCH_CHECK_NOT_IMPLEMENTED(groups.size() < 2,
+                                "[cohort] the optimizer's parameters are also sharded on other axes of the mesh, as "
+                                "with tensor parallelism\n  hint: "
+                                "use get_optimizer_state_dict (checkpoint/state/distributed_state.h)");
+    TORCH_CHECK_NOT_IMPLEMENTED(!group || own == group,
+                                "[cohort] the optimizer's parameters are sharded over several groups of ranks; use one "
+                                "optimizer for each group");
     group = own;
   }
   TORCH_CHECK_VALUE(group,
-                    "[cohort] none of the optimizer's parameters is a shard; build it on model->parameters() of what "
-                    "fully_shard has returned");
+                    "[cohort] none of the optimizer's parameters is a shard; build it on model->parameters() of the "
+                    "model that fully_shard returned");
   return group;
 }
 
@@ -87,7 +86,7 @@ int64_t bits_of(const OptimizerFields& fields) {
   return bits;
 }
 
-// For each parameter the same number of them: which tensors its state has, and its numbers.
+// Returns the same count of numbers for each parameter: which tensors its state has, and its numbers.
 std::vector<int64_t> numbers_of(const Optimizer& optimizer) {
   std::vector<int64_t> numbers;
   const auto blank = blank_fields(optimizer);
@@ -100,7 +99,7 @@ std::vector<int64_t> numbers_of(const Optimizer& optimizer) {
   return numbers;
 }
 
-// `numbers`: of one of `num_places`.
+// `numbers`: one of `num_places` equal parts belongs to each place.
 std::string describe_state(const std::vector<int64_t>& numbers, size_t place, size_t num_places) {
   const auto begin = place * (numbers.size() / num_places);
   const auto bits = numbers.at(begin);
@@ -109,7 +108,7 @@ std::string describe_state(const std::vector<int64_t>& numbers, size_t place, si
                   numbers.size() == num_places ? 0 : numbers.at(begin + 1));
 }
 
-// Collective: throws where the ranks' optimizers differ.
+// Throws if the ranks' optimizers differ. Collective.
 void agree_on(const char* function, const Optimizer& optimizer, const std::vector<ParameterPlace>& places,
               bool has_state, const Group& group) {
   std::vector<int64_t> sizes;
@@ -126,7 +125,7 @@ void agree_on(const char* function, const Optimizer& optimizer, const std::vecto
   comm::agree(claim, {group});
 }
 
-// Collective: how the ranks share each parameter; no counts: it is whole.
+// Returns how the ranks share each parameter; without counts if it is not sharded. Collective.
 std::vector<ShardRows> rows_of_places(const std::vector<ParameterPlace>& places, const Group& group) {
   std::vector<int64_t> counts;
   for (const auto& place : places) counts.push_back(place.dim ? place.parameter.size(*place.dim) : 0);
@@ -141,7 +140,7 @@ std::vector<ShardRows> rows_of_places(const std::vector<ParameterPlace>& places,
   return result;
 }
 
-// On rank 0.
+// Called on rank 0.
 void check_full(const Optimizer* full, const Optimizer& optimizer, const std::vector<ShardRows>& rows) {
   TORCH_CHECK_VALUE(
       full, "[cohort] the state of all parameters needs an optimizer on rank 0 of the group, but it is null there");
@@ -172,7 +171,7 @@ void check_full(const Optimizer* full, const Optimizer& optimizer, const std::ve
   }
 }
 
-// Collective: what `check` throws on rank 0, all ranks throw; else all get what it returns there.
+// If `check` throws on rank 0, all ranks throw; otherwise all get its result there. Collective.
 template <class Check>
 c10::IValue ask_first_rank(const Group& group, Check check) {
   const comm::RankExchange ranks(group);
@@ -198,7 +197,7 @@ std::unique_ptr<torch::optim::OptimizerOptions> options_of_bytes(const torch::op
   return options;
 }
 
-// What rank 0 tells the others of `full`: which tensors there are, the steps, and each group's options.
+// Returns what rank 0 tells the others of `full`: which tensors there are, the steps, and each group's options.
 c10::IValue plan_of(const Optimizer& full) {
   std::vector<c10::IValue> plan{c10::IValue(numbers_of(full))};
   for (const auto& members : full.param_groups()) {
@@ -207,7 +206,7 @@ c10::IValue plan_of(const Optimizer& full) {
   return c10::ivalue::Tuple::create(std::move(plan));
 }
 
-// Collective: this rank's part of the tensors of rank 0's `fields`, which elsewhere are undefined.
+// Returns this rank's shard of the tensors of rank 0's `fields`, which are undefined elsewhere. Collective.
 OptimizerFields scatter_fields(const OptimizerFields& fields, int64_t bits, const at::Tensor& parameter,
                                const ShardRows& rows, const Group& group) {
   OptimizerFields own;

@@ -1,4 +1,4 @@
-/// The tensors among the arguments of forward, taken out and put back: what a pass makes of its inputs.
+/// Takes the tensors out of the arguments of forward and puts them back, so that a pass can replace its inputs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +16,7 @@
 
 namespace cohort::fsdp {
 
-/// Visits tensors in the order in which they lie; as a place of parallel::move_tensors.
+/// Visits tensors in the order in which they lie; used as a place of parallel::move_tensors.
 struct TakeTensors {
   std::vector<at::Tensor>* found;
 };
@@ -31,8 +31,8 @@ struct PutTensors {
 };
 inline at::Tensor moved(const at::Tensor&, const PutTensors& place) { return (*place.tensors)[(*place.next)++]; }
 
-/// Types that own tensors which can be exchanged: a tensor, and optionals, containers, maps, arrays, pairs and tuples of such.
-/// Others are passed on as they are, by reference if they come so.
+/// Types that own tensors which can be exchanged: a tensor, and optionals, containers, maps, arrays, pairs and tuples of such
+/// types. Other arguments are passed on unchanged, by reference if they come by reference.
 template <class T>
 struct HoldsTensors : std::false_type {};
 template <>
@@ -68,7 +68,7 @@ std::vector<at::Tensor> tensors_in(T& value) {
   return found;
 }
 
-/// What `function` has changed in its own copy of an argument becomes the caller's, if that can be written.
+/// Gives the caller the changes that `function` has made to its own copy of an argument, if the argument can be written.
 template <class Argument, class Held>
 void give_back(Argument&& argument, Held& held, const std::vector<at::Tensor>& exchanged) {
   using T = std::remove_reference_t<Argument>;
@@ -77,7 +77,7 @@ void give_back(Argument&& argument, Held& held, const std::vector<at::Tensor>& e
   }
 }
 
-/// Calls `function` with `arguments`, whose tensors `exchange` may replace: it takes and gives a std::vector<at::Tensor>.
+/// Calls `function` with `arguments`, whose tensors `exchange` may replace: it takes and returns a std::vector<at::Tensor>.
 template <class Function, class Exchange, class... Arguments>
 auto with_exchanged_tensors(Function&& function, Exchange&& exchange, Arguments&&... arguments) {
   std::tuple<HeldArgument<Arguments>...> held(std::forward<Arguments>(arguments)...);

@@ -1,4 +1,4 @@
-/// replicate: data parallelism by the machinery of fully_shard, with its options and switches.
+/// replicate: data parallelism with the machinery of fully_shard, its options and its settings.
 ///
 /// As torch/distributed/_composable/replicate_with_fsdp.py. Thread-safety: as fully_shard.
 #pragma once
@@ -12,17 +12,17 @@
 namespace cohort {
 namespace fsdp {
 
-/// The mesh of two dimensions on which each rank of options.mesh, or of its group, has all parameters: (number of ranks, 1).
-/// With options.dp_mesh_dims, which must name no axis to shard along (c10::ValueError), of the ranks along its axes.
+/// Returns the two-dimensional mesh (number of ranks, 1) on which each rank of options.mesh, or of its group, has all parameters.
+/// With options.dp_mesh_dims, which must name no axis to shard along (else c10::ValueError), of the ranks along its axes.
 /// `device_type`: of a mesh that is made here.
 COHORT_API DeviceMesh replica_mesh(const Options& options, const std::string& device_type = "cpu");
-/// Of a module's first parameter that is on a device.
+/// The device type of a module's first parameter that is on a device.
 COHORT_API std::string device_type_of(const torch::nn::Module& module);
 
 }  // namespace fsdp
 
-/// As PyTorch's replicate: data parallelism by the same machinery, with its options and switches. Each rank has all parameters,
-/// and gradients are averaged. `options.mesh`: of one dimension, or with options.dp_mesh_dims. Collective.
+/// As PyTorch's replicate. Each rank has all parameters, and gradients are averaged. `options.mesh`: one-dimensional, or with
+/// options.dp_mesh_dims. Collective.
 template <class Net>
 auto replicate(Net&& net, fsdp::Options options = {}) {
   if constexpr (std::is_base_of_v<torch::nn::Module, std::remove_cvref_t<Net>>) {

@@ -40,7 +40,7 @@ void RootPass::remove(ParamGroup& group) {
 
 void RootPass::reset() {
   is_in_backward_ = was_thrown_ = is_broken_ = false;
-  needs_meeting_ = true;  // not all ranks may have come so far
+  needs_meeting_ = true;  // not all ranks may have come this far
   forward_order_.clear();
   for (auto* const group : groups_) {
     group->modules_to_run().close();
@@ -48,8 +48,8 @@ void RootPass::reset() {
   }
 }
 
-// Autocast casts parameters anew in each pass. One cast for several passes is the oldest node of all their graphs: backward of a
-// later one comes to it after all else, when the gradients of that pass have been reduced.
+// Makes autocast cast parameters anew in each pass. A cast shared by several passes would be the oldest node of all their graphs:
+// backward of a later pass would come to it last, when that pass's gradients have already been reduced.
 void RootPass::enter() {
   if (depth_++ > 0) return;
   caches_casts_ = at::autocast::is_autocast_cache_enabled();
@@ -60,7 +60,7 @@ void RootPass::leave() {
   if (--depth_ == 0) at::autocast::set_autocast_cache_enabled(caches_casts_);
 }
 
-// What activation checkpointing computes again in the middle of backward is no new pass.
+// A recomputation by activation checkpointing during backward is not a new pass.
 void RootPass::begin_forward() {
   enter();
   if (depth_ > 1 || is_in_autograd()) return;
@@ -82,7 +82,7 @@ void RootPass::begin_forward() {
 }
 
 void RootPass::end_forward(bool was_thrown) {
-  // Inside of another pass somebody may catch it; in backward, checkpointing ends what it computes again by an exception.
+  // Inside another pass an exception may be caught; in backward, checkpointing ends its recomputation with an exception.
   leave();
   if (depth_ == 0 && !is_in_autograd()) was_thrown_ = was_thrown_ || was_thrown;
 }
@@ -112,9 +112,9 @@ void RootPass::note_backward() {
   TORCH_CHECK(!is_in_backward_ || !backward_.expired(),
               "[cohort] An exception has ended the last backward pass of a fully_shard module. Before another backward "
               "pass, call "
-              "reset_iter_state() or begin a forward pass: both let go what that one has left.");
+              "reset_iter_state() or begin a forward pass: both drop what it has left behind.");
   if (is_in_backward_) return;
-  meet_before_pass();  // where one forward has several backward passes
+  meet_before_pass();  // if one forward has several backward passes
   is_in_backward_ = true;
   const auto lifetime = std::make_shared<char>();
   backward_ = lifetime;
@@ -127,7 +127,8 @@ void RootPass::note_gradient() {
   for (auto* const group : groups_) group->poll();
 }
 
-// The group whose forward pass ended last before that of `group` which backward has reached now; null: it was the first.
+// Returns the group whose forward pass ended last before that of `group` which backward has reached now; null if it was the
+// first.
 ParamGroup* RootPass::used_before(ParamGroup& group) {
   for (size_t i = forward_order_.size(); i-- > 0;) {
     auto& use = forward_order_[i];
@@ -151,7 +152,7 @@ void RootPass::after_backward(ParamGroup& group) {
   group.after_backward();
 }
 
-// Groups that forward has used first come last: an order that does not depend on which parameters have gradients.
+// Groups that forward used first come last: an order that does not depend on which parameters have gradients.
 std::vector<ParamGroup*> RootPass::in_backward_order() const {
   std::vector<ParamGroup*> order;
   const auto add = [&](ParamGroup* group) {
@@ -200,16 +201,15 @@ void RootPass::meet(Phase phase) {
   for (auto& meeting : meetings_) meet(meeting, phase);
 }
 
-// The meeting before forward is the end of everybody's step: who does not come may have been writing.
+// The meeting before forward ends everybody's step: a rank that does not come may have been writing.
 void RootPass::gather(Meeting& meeting, Phase phase) {
   try {
     all_gather_single(meeting.all, meeting.own, {.group = meeting.group});
   } catch (const c10::DistBackendError& error) {
     if (phase != Phase::kForward) throw;
-    TORCH_CHECK_WITH(
-        DistBackendError, false, error.what_without_backtrace(),
-        "\n  hint: a rank that dies in its optimizer's step can leave its slice of the shared parameters torn: "
-        "restart all ranks from a checkpoint");
+    TORCH_CHECK_WITH(DistBackendError, false, error.what_without_backtrace(),
+                     "\n  hint: restart all ranks from a checkpoint: a rank that dies in its optimizer's step can "
+                     "leave its slice of the shared parameters half updated");
   }
 }
 

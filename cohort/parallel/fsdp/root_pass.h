@@ -1,5 +1,5 @@
-/// RootPass: the forward and backward passes of a root and of what is nested in it: when they begin and end, in which order
-/// groups take part, and where the ranks of groups in one memory meet meanwhile.
+/// RootPass: the forward and backward passes of a root and the modules nested in it: when they begin and end, in which order
+/// groups take part, and where the ranks of groups in shared memory meet.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,38 +20,39 @@ class RootPass : public std::enable_shared_from_this<RootPass> {
  public:
   explicit RootPass(std::shared_ptr<CommContext> context) : context_(std::move(context)) {}
 
-  /// The root last.
+  /// Add the root last.
   void add(ParamGroup& group, bool is_root);
-  /// Its owner goes.
+  /// Removes a group whose owner is destroyed.
   void remove(ParamGroup& group);
   CommContext& context() { return *context_; }
-  /// Of the forward passes that run now there is only one.
+  /// Whether only one forward pass is running.
   bool is_outermost() const { return depth_ == 1; }
 
   void begin_forward();
-  /// `was_thrown`: by an exception, so that the next pass begins anew.
+  /// `was_thrown`: whether an exception ended it, so that the next pass starts afresh.
   void end_forward(bool was_thrown);
-  /// Ends the forward passes of groups some of whose modules have not run: none will follow.
+  /// Ends the forward passes of groups of which some modules have not run: none will follow.
   void end_modules();
-  /// A forward pass of `group` is over that backward will follow.
+  /// Notes that a forward pass of `group` is over that backward will follow.
   void record(ParamGroup& group);
 
-  /// Gradients of outputs of `group` are there. `prefetched`: groups to be fetched meanwhile; empty: the one before it.
+  /// Notes that gradients of outputs of `group` are there. `prefetched`: groups to gather meanwhile; if empty, the group before
+  /// it.
   void before_backward(ParamGroup& group, const std::vector<ParamGroup*>& prefetched);
   void after_backward(ParamGroup& group);
 
-  /// False: reductions may go on after the next backward passes.
+  /// If false, reductions may continue after the next backward passes.
   void set_is_last_backward(bool value) { is_last_backward_ = value; }
-  /// What the optimizer's end is told by, instead of by the current stream.
+  /// Sets the event that marks the end of the optimizer step, instead of the current stream.
   void set_post_optim_event(std::shared_ptr<c10::Event> event) { post_optim_event_ = std::move(event); }
-  /// Lets go what a pass has left that an exception has ended.
+  /// Drops the remains of a pass that an exception has ended.
   void reset();
-  /// A rank may have written its shards.
+  /// Notes that a rank may have written its shards.
   void note_written() { needs_meeting_ = true; }
 
  private:
   enum class Phase : int64_t { kForward, kBackward };
-  /// What a rank tells the others of where it is.
+  /// The words with which a rank tells the others where it is.
   enum Word { kPhase, kNumPasses, kRoot, kNumWords };
   struct Meeting {
     Group group;
@@ -85,10 +86,9 @@ class RootPass : public std::enable_shared_from_this<RootPass> {
   std::shared_ptr<CommContext> context_;
   std::shared_ptr<c10::Event> post_optim_event_;
   std::vector<Use> forward_order_;  ///< of gathered groups
-  std::weak_ptr<void>
-      backward_;  ///< expires when autograd has let a backward pass go, whether it has ended or was thrown
+  std::weak_ptr<void> backward_;  ///< expires when autograd has released a backward pass, whether it has ended or threw
   int depth_ = 0;
-  bool caches_casts_ = true;   ///< autocast does, outside of forward
+  bool caches_casts_ = true;   ///< autocast does, outside forward
   bool needs_meeting_ = true;  ///< a rank may have written its shards since the last one
   bool is_in_backward_ = false;
   bool was_thrown_ = false;  ///< by a forward pass

@@ -20,7 +20,7 @@ namespace {
 
 using torch::nn::Module;
 
-// `visit` is called for every module below `root` that is sharded on its own, and for `root` and all others with their names.
+// Calls `visit` for every module below `root` that is sharded on its own, and for `root` and all others with their names.
 void walk(const Module& module, const std::string& prefix, std::unordered_set<const Module*>& seen,
           const std::function<bool(const Module&, const std::string&)>& visit) {
   if (!seen.insert(&module).second || !visit(module, prefix)) return;
@@ -29,11 +29,11 @@ void walk(const Module& module, const std::string& prefix, std::unordered_set<co
 
 void check_gathered(const Sharding& sharding, const char* function) {
   TORCH_CHECK_VALUE(sharding.follows_passes(), "[cohort] ", function,
-                    " has no meaning where the ranks share one memory: nothing is scattered there. Give fully_shard "
-                    "one_memory = false.");
+                    " has no effect if the ranks share the parameters in memory, since nothing is scattered. Give "
+                    "fully_shard one_memory = false.");
 }
 
-// A program's own collectives have memory of their own.
+// Custom collectives of the program have their own memory.
 template <template <class> class Alloc>
 void check_not_custom(const GroupSettings& comms, const char* function) {
   const auto& gather = *comms.all_gather;
@@ -83,7 +83,7 @@ std::vector<Sharding*> ShardedModule::nested() const {
   walk(module_, "", seen, [&](const Module& module, const std::string&) {
     const auto* const inner = dynamic_cast<const ShardedModule*>(&module);
     if (!inner) return true;
-    for (const auto& sharding : inner->shardings()) {  // which other modules may share
+    for (const auto& sharding : inner->shardings()) {  // other modules may share them
       const bool is_known = std::find(result.begin(), result.end(), sharding.get()) != result.end();
       if (!is_known) result.push_back(sharding.get());
     }
@@ -122,7 +122,7 @@ void ShardedModule::set_each(bool recurse, const std::function<void(GroupSetting
   for (auto* const sharding : all_shardings(recurse)) set(sharding->settings());
 }
 
-// As in PyTorch, of both reductions.
+// Sets both reductions, as in PyTorch.
 void ShardedModule::set_requires_gradient_sync(bool value, bool recurse) {
   set_each(recurse, [&](GroupSettings& settings) {
     settings.requires_gradient_sync = value;
@@ -224,7 +224,7 @@ void ShardedModule::set_allocate_memory_from_process_group_for_comm(bool enable)
   }
 }
 
-// NCCL's reduce-scatter knows such memory for sums alone, as in PyTorch.
+// NCCL's reduce-scatter supports such memory only for sums, as in PyTorch.
 void ShardedModule::set_symm_mem_for_comm() {
   for (const auto& own : shardings()) {
     auto& comms = own->settings();

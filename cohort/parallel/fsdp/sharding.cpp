@@ -38,7 +38,7 @@ bool is_ignored(const at::Tensor& tensor, const std::vector<at::Tensor>& ignored
   return std::any_of(ignored.begin(), ignored.end(), [&](const at::Tensor& other) { return other.is_same(tensor); });
 }
 
-// Each once, without those to be ignored.
+// Returns each parameter once, without ignored ones.
 std::vector<NamedParameter> managed(const std::vector<NamedParameter>& parameters, const Options& options) {
   std::vector<NamedParameter> result;
   for (const auto& parameter : parameters) {
@@ -69,7 +69,7 @@ c10::Device device_of(const std::vector<NamedParameter>& parameters, const Optio
   }
   for (const auto& parameter : parameters) {
     const auto place = parameter.tensor.device();
-    if (place.is_meta() || (options.mesh && place.is_cpu())) continue;  // it is moved
+    if (place.is_meta() || (options.mesh && place.is_cpu())) continue;  // it will be moved
     TORCH_CHECK_VALUE(!device || *device == place, "[cohort] fully_shard needs all parameters on one device, but '",
                       parameter.name, "' is on ", place, ", not on ", *device);
     device = place;
@@ -93,11 +93,10 @@ std::shared_ptr<ParamGroup> make_group(const std::vector<NamedParameter>& parame
                                        const std::shared_ptr<CommContext>& context, const MeshGroups& groups,
                                        const Options& options) {
   if (options.offload_policy.offloads_to_cpu && context->device.is_cpu()) {
-    comm::warn_once_per_job(
-        "CPUOffloadPolicy changes nothing where the CPU computes: shards are in its memory anyway.");
+    comm::warn_once_per_job("CPUOffloadPolicy has no effect if the CPU computes: shards are in its memory anyway.");
   }
   const bool fits = fits_one_memory(parameters, context->device, groups, options);
-  if (comm::RankExchange(groups.replicas).largest({fits ? 0 : 1}).front() == 0) {  // on all replicas, or on none
+  if (comm::RankExchange(groups.replicas).largest({fits ? 0 : 1}).front() == 0) {  // the same on all replicas
     return std::make_shared<HostParamGroup>(parameters, groups.shards, groups.replicas, options.mp_policy);
   }
   return std::make_shared<GatheredParamGroup>(parameters, groups.shards, groups.replicas, context, options);
@@ -116,10 +115,10 @@ std::string in_words(const NamedParameter& parameter, const MeshGroups& groups, 
   return fmt::format("{} {} [{}]{}{}{}", parameter.name, c10::toString(parameter.tensor.scalar_type()),
                      fmt::join(parameter.tensor.sizes().vec(), ", "), placement_text(parameter.tensor),
                      parameter.tensor.requires_grad() ? "" : " frozen",
-                     dim == 0 ? "" : fmt::format(" cut along dimension {}", dim));
+                     dim == 0 ? "" : fmt::format(" sharded along dimension {}", dim));
 }
 
-// What must be the same on all ranks.
+// The facts that must be the same on all ranks.
 comm::Facts facts_of(const std::vector<NamedParameter>& parameters, c10::Device device, const MeshGroups& groups,
                      const Options& options, const ModulesOfCall& modules) {
   const auto& policy = options.mp_policy;
@@ -147,13 +146,13 @@ void check_mesh(const NamedParameter& parameter, const MeshGroups& groups, const
                     parameter.name, "' another mesh than this Sharding has: make one Sharding for each mesh");
 }
 
-// Of replicas, too.
+// The mesh, including replicas.
 DeviceMesh mesh_of(const MeshGroups& groups, c10::Device device) {
   if (groups.mesh) return *groups.mesh;
   return DeviceMesh::from_group(groups.shards, c10::DeviceTypeName(device.type(), /*lower_case=*/true));
 }
 
-// Collective where layers have parts of parameters.
+// Collective if layers have shards of parameters.
 void place_shards(ParamGroup& group, const MeshGroups& groups, c10::Device device) {
   const auto mesh = mesh_of(groups, device);
   std::vector<std::pair<Group, CutMesh>> known;
@@ -175,7 +174,7 @@ void place_shards(ParamGroup& group, const MeshGroups& groups, c10::Device devic
   }
 }
 
-// Whose parts of the same parameters the data-parallel ranks do not have.
+// The groups whose ranks have other shards of the same parameters, unlike the data-parallel ranks.
 std::vector<Group> groups_of_models(const std::vector<ShardedParameter>& parameters) {
   std::vector<Group> groups;
   for (const auto& parameter : parameters) {
@@ -214,7 +213,7 @@ Sharding::Sharding(const std::vector<NamedParameter>& parameters, const Options&
     }
     device_ = device_of(kept, options);
     const auto mesh = mesh_of(groups, device_);
-    for (const auto& parameter : kept) {  // a mesh that does not go with a DTensor's is refused
+    for (const auto& parameter : kept) {  // throws for a mesh that does not fit that of a DTensor
       const auto dim = shard_dim(parameter, groups.shards->getSize(), options);
       spec_of_shard(parameter.tensor, part_of_dtensor(parameter.tensor, mesh), dim, parameter.tensor.scalar_type(),
                     mesh);
@@ -240,7 +239,7 @@ Sharding::~Sharding() {
   if (root_) root_->remove(*group_);
   for (const auto& parameter : group_->parameters()) {
     parallel::forget_sharded(parameter.full);
-    // Whoever else holds a shard, such as an optimizer, still has a part.
+    // If something else holds a shard, such as an optimizer, it stays marked as a shard.
     if (parameter.shard.use_count() == 1) parallel::forget_sharded(parameter.shard);
   }
 }
@@ -252,7 +251,8 @@ void Sharding::join_root() {
   auto nested = find_nested_ ? find_nested_() : std::vector<Sharding*>();
   nested.insert(nested.end(), siblings_.begin(), siblings_.end());
   for (auto* const other : nested) {
-    if (group_->parameters().empty() && device_.is_cpu() && !other->device_.is_cpu()) {  // there is nothing of its own
+    if (group_->parameters().empty() && device_.is_cpu() &&
+        !other->device_.is_cpu()) {  // it has no parameters of its own
       device_ = other->device_;
       context_ = other->context_;
     }
@@ -287,7 +287,7 @@ Sharding::Forward::Forward(Sharding& sharding, size_t module)
   is_outermost_ = sharding_.root_->is_outermost();
   try {
     sharding_.group_->before_forward();
-    if (is_in_autograd()) return;  // what comes next is not needed again
+    if (is_in_autograd()) return;  // a recomputation needs nothing more
     sharding_.group_->modules_to_run().begin();
     for (auto* const other : sharding_.forward_prefetch_) other->group_->unshard(/*in_backward=*/false);
   } catch (...) {
@@ -308,7 +308,7 @@ std::vector<at::Tensor> Sharding::Forward::inputs(std::vector<at::Tensor> inputs
     places.push_back(i);
   }
   if (followed.empty()) {
-    // The other modules' gradients are not all there are: those of this one are there at the end of backward.
+    // The gradients of the other modules are not sufficient: this module's are there only at the end of backward.
     if (sharding_.modules_.size() > 1) group.expect_backward();
     return inputs;
   }
@@ -321,7 +321,7 @@ std::vector<at::Tensor> Sharding::Forward::inputs(std::vector<at::Tensor> inputs
   return inputs;
 }
 
-// The root's are moved to the device that computes, as DDP's; each one's get the dtype to compute in.
+// The root's inputs are moved to the device that computes, as DDP's; the inputs of every module get the dtype to compute in.
 at::Tensor Sharding::prepared(const at::Tensor& input, bool is_outermost) const {
   if (!input.defined()) return input;
   const auto& [param_dtype, reduce_dtype, output_dtype, casts_inputs] = mp_policy_;
@@ -336,14 +336,14 @@ void Sharding::Forward::outputs(const std::vector<at::Tensor>& outputs) {
   hook_outputs(outputs,
                [&sharding = sharding_, root = sharding_.root_, group = std::weak_ptr<ParamGroup>(sharding_.group_)] {
                  const auto known = group.lock();
-                 if (!known) return;  // and so is the sharding
+                 if (!known) return;  // the group, and so the sharding, is gone
                  std::vector<ParamGroup*> prefetched;
                  for (auto* const other : sharding.backward_prefetch_) prefetched.push_back(other->group_.get());
                  root->before_backward(*known, prefetched);
                });
 }
 
-// A module that is called alone, between the root's passes, begins no round: what it needs stays until backward.
+// A module that is called alone, between the root's passes, begins no round: its parameters stay until backward.
 void Sharding::Forward::end() {
   if (std::exchange(is_over_, true) || is_in_autograd()) return;
   auto& group = *sharding_.group_;
@@ -368,7 +368,7 @@ Sharding::Forward::~Forward() {
       sharding_.group_->modules_to_run().close();
       sharding_.group_->after_forward();
       if (is_outermost_) sharding_.root_->end_modules();
-    } catch (...) {  // NOLINT(bugprone-empty-catch): the first one tells more
+    } catch (...) {  // NOLINT(bugprone-empty-catch): the first exception tells more
     }
   }
   sharding_.root_->end_forward(was_thrown);
@@ -397,7 +397,7 @@ void Sharding::set_gradient_divide_factor(double factor) {
 
 UnshardHandle Sharding::unshard(bool async_op) {
   context_->gather_stream.wait_for_current();  // an optimizer may have written shards there
-  if (group_->meeting_group()) {               // what is read afterwards is what all ranks have written
+  if (group_->meeting_group()) {               // later reads must see what all ranks have written
     group_->refresh();
     barrier({.group = process_group_});
   }
@@ -412,7 +412,7 @@ void Sharding::reshard() {
   if (root_) root_->note_written();
 }
 
-// Before the first forward pass nobody knows which one is the root: join_root() passes it on.
+// Before the first forward pass the root is unknown: join_root() passes the value on.
 void Sharding::set_is_last_backward(bool value) {
   is_last_backward_ = value;
   if (root_) root_->set_is_last_backward(value);
@@ -449,7 +449,7 @@ void Sharding::write(const Writer& writer) {
   comm::StepResult written = std::string();
   const auto& parameters = group_->parameters();
   const auto model_groups = groups_of_models(parameters);
-  const Writer guarded = [&](const std::string& name, const at::Tensor& full) {  // the other ranks wait for all of them
+  const Writer guarded = [&](const std::string& name, const at::Tensor& full) {  // the other ranks wait for all writes
     if (!written) return;
     written = comm::attempt([&] {
       writer(name, full);
@@ -462,7 +462,7 @@ void Sharding::write(const Writer& writer) {
     write_whole(guarded, *found, own);
   };
   group_->write(is_writer ? &writes_parts : nullptr);
-  // Everybody waits for the writer.
+  // All ranks wait for the writer.
   for (const auto& group : {process_group_, replica_group_}) written = comm::RankExchange(group).from_first(written);
   for (const auto& group : model_groups) written = comm::RankExchange(group).from_first(written);
   group_->refresh();

@@ -1,22 +1,22 @@
-/// Sharding: one call of fully_shard, for any program: it needs tensors, not modules. FullySharded (fully_shard.h) is the wrapper
-/// for modules.
+/// Sharding: one call of fully_shard, for any program: it works on tensors, not modules. FullySharded (fully_shard.h) is the
+/// wrapper for modules.
 ///
 ///     fsdp::Sharding sharding({{"weight", weight}, {"bias", bias}});
 ///     torch::optim::AdamW optimizer(sharding.parameters());
 ///     {
-///       auto pass = sharding.forward();                 // while it lives, the whole parameters can be read
+///       auto pass = sharding.forward();                 // while it lives, the full parameters can be read
 ///       loss = loss_of(weight, bias, batch);
 ///       pass.outputs({loss});
 ///     }
 ///     loss.backward();                                  // shards get their gradients, averaged over the ranks
 ///     optimizer.step();
 ///
-/// Where all ranks share memory, the whole parameters are there once (host_param_group.h): no rank waits in the middle of a
-/// pass; ranks meet at the end of backward and before the next forward. Elsewhere they are gathered before forward and before
-/// backward (gathered_param_group.h); forward must then be told of what comes out, and should be told of what goes in: with `x
-/// = pass.inputs({x})[0]` before x is used, gradients are reduced as soon as all are there.
+/// If all ranks share memory, the full parameters exist once (host_param_group.h): no rank waits during a pass; ranks meet at the
+/// end of backward and before the next forward. Otherwise they are gathered before forward and before backward
+/// (gathered_param_group.h). Then forward must be told its outputs, and should be told its inputs: with `x = pass.inputs({x})[0]`
+/// before x is used, gradients are reduced as soon as all are there.
 ///
-/// Which of several nested ones is the root is settled by the first forward: it is the one that begins first, as in
+/// The first forward decides which of several nested shardings is the root: the one that begins first, as in
 /// torch/distributed/fsdp/_fully_shard/_fsdp_state.py.
 ///
 /// Collective: construction, forward, backward, unshard(), write(). Thread-safety: one thread at a time.
@@ -50,36 +50,36 @@ struct MemoryAccount;
 class ParamGroup;
 class RootPass;
 
-/// What unshard(async_op = true) gives. The next forward pass waits by itself.
+/// The result of unshard(async_op = true). The next forward pass waits by itself.
 class COHORT_API UnshardHandle {
  public:
   UnshardHandle() = default;
   explicit UnshardHandle(const std::weak_ptr<ParamGroup>& group) : groups_({group}) {}
-  /// Waits for what `other` waits for, too.
+  /// Also waits for what `other` waits for.
   void add(const UnshardHandle& other) { groups_.insert(groups_.end(), other.groups_.begin(), other.groups_.end()); }
-  /// The whole parameters are there when it returns.
+  /// Waits until the full parameters are there.
   void wait();
 
  private:
   std::vector<std::weak_ptr<ParamGroup>> groups_;
 };
 
-/// The modules whose parameters a sharding has. Programs without modules have one.
+/// The modules whose parameters a sharding has. A program without modules counts as one.
 struct ModulesOfCall {
-  /// Each begins a forward pass of its own; parameters go when all have run. Several cannot be the root.
+  /// Each begins a forward pass of its own; parameters are freed when all have run. Several modules cannot be the root.
   std::vector<std::string> names = {};
   /// Each mesh of their parameters has a sharding.
   size_t num_meshes = 1;
-  /// What this rank has found wrong with them already.
+  /// An error that this rank has already found in them.
   std::exception_ptr refusal = {};
 };
 
 class COHORT_API Sharding {
  public:
-  /// `find_nested`: the shardings of inner modules, asked for once, when this one is found to be the root; may be empty.
-  /// Throws c10::Error where the ranks' parameters or options differ; c10::ValueError for parameters on several devices, and for
-  /// one that another sharding has already; c10::NotImplementedError for those with gaps. If only some ranks have such
-  /// parameters, the others throw c10::Error, which says so.
+  /// `find_nested`: returns the shardings of inner modules; called once, when this one is found to be the root; may be empty.
+  /// Throws c10::Error if the ranks' parameters or options differ; c10::ValueError for parameters on several devices, and for a
+  /// parameter that already has a sharding; c10::NotImplementedError for parameters with gaps. If only some ranks have such
+  /// parameters, the others throw a c10::Error that says so.
   Sharding(const std::vector<NamedParameter>& parameters, const Options& options = {},
            std::function<std::vector<Sharding*>()> find_nested = {}, const ModulesOfCall& modules = {});
   ~Sharding();
@@ -89,15 +89,15 @@ class COHORT_API Sharding {
   /// A forward pass, as long as it lives.
   class COHORT_API Forward {
    public:
-    /// `module`: the number of the one that runs, among ModulesOfCall::names.
+    /// `module`: the number of the running module among ModulesOfCall::names.
     explicit Forward(Sharding& sharding, size_t module = 0);
     ~Forward();
     Forward(const Forward&) = delete;
     Forward& operator=(const Forward&) = delete;
 
-    /// The same tensors, to be used instead of `inputs`. Once, before anything is computed.
+    /// Returns the same tensors, to be used instead of `inputs`. Call it once, before anything is computed.
     std::vector<at::Tensor> inputs(std::vector<at::Tensor> inputs);
-    /// What the loss will be computed from. Once, at the end: it lets the whole parameters go.
+    /// Takes the tensors from which the loss will be computed. Call it once, at the end: it frees the full parameters.
     void outputs(const std::vector<at::Tensor>& outputs);
 
    private:
@@ -109,22 +109,22 @@ class COHORT_API Sharding {
     bool is_outermost_ = false;
     bool is_over_ = false;
   };
-  /// Throws c10::DistBackendError naming the rank that is lost, or does something else.
+  /// Throws c10::DistBackendError with the rank that is lost or does something else.
   [[nodiscard]] Forward forward(size_t module = 0) { return Forward(*this, module); }
-  /// False: Forward need not be told of inputs and outputs.
+  /// If false, Forward need not be told inputs and outputs.
   bool follows_passes() const;
 
-  /// What an optimizer is to be built on: this rank's shards, in the order of the constructor's list. Whoever writes to them
-  /// otherwise does so after a backward pass or a reshard(): whole parameters that are still there would be old.
+  /// The parameters for an optimizer: this rank's shards, in the order of the constructor's list. If you write to them in another
+  /// way, do so after a backward pass or a reshard(): full parameters that are still there would be out of date.
   std::vector<at::Tensor> parameters() const;
-  /// The same with all there is to know of them.
+  /// The same with all their details.
   const std::vector<ShardedParameter>& sharded_parameters() const;
   /// The ranks that share the parameters.
   const Group& process_group() const { return process_group_; }
-  /// Those that have the same shards as this one; null: none.
+  /// The ranks that have the same shards as this one; null if there are none.
   const Group& replica_group() const { return replica_group_; }
   const MixedPrecisionPolicy& mp_policy() const { return mp_policy_; }
-  /// Where modules compute.
+  /// The device on which modules compute.
   c10::Device device() const { return device_; }
 
   GroupSettings& settings();
@@ -132,28 +132,28 @@ class COHORT_API Sharding {
   /// As FSDPModule.set_gradient_divide_factor. Throws c10::ValueError unless positive.
   void set_gradient_divide_factor(double factor);
 
-  /// Fetches the whole parameters, and lets them go. With one memory they are always there: the ranks meet, so that everybody
-  /// reads what all have written.
+  /// Gather the full parameters, and free them. If ranks share the parameters, they are always there: unshard() makes the ranks
+  /// meet, so that everybody reads what all have written.
   UnshardHandle unshard(bool async_op = false);
   void reshard();
-  /// `other` has the parameters of the same module on another mesh: where this is the root, that one is, too. It must live as
-  /// long as this.
+  /// `other` has the parameters of the same module on another mesh: if this is the root, `other` is too. It must live as long as
+  /// this.
   void add_sibling(Sharding& other) { siblings_.push_back(&other); }
-  /// These are fetched while forward, or backward, of this one runs. They must live as long as this.
+  /// Sets the shardings to gather while forward, or backward, of this one runs. They must live as long as this.
   void set_forward_prefetch(std::vector<Sharding*> shardings) { forward_prefetch_ = std::move(shardings); }
   void set_backward_prefetch(std::vector<Sharding*> shardings) { backward_prefetch_ = std::move(shardings); }
 
-  /// Of the whole root: see FSDPModule's functions with these names.
+  /// Of the root: see FSDPModule's functions with these names.
   void set_is_last_backward(bool value);
   void set_post_optim_event(c10::Event event);
   void reset_iter_state();
-  /// Streams, and the limit of reductions on their way, are shared with `other`, of another root; before the first forward.
+  /// Shares streams, and the limit of reductions in flight, with `other`, of another root. Call it before the first forward.
   void share_comm_ctx(Sharding& other);
-  /// How many reductions of the root may be on their way at once. Throws c10::ValueError for less than 1.
+  /// The number of reductions of the root that may be in flight at once. Throws c10::ValueError for less than 1.
   void set_reduce_scatter_max_input_buffers(int max_input_buffers);
 
-  /// Collective. Rank 0 alone calls `writer` for every whole parameter, to initialise or to load it; nobody else can write them.
-  /// What an exception of `writer` says, all ranks throw.
+  /// Collective. Rank 0 alone calls `writer` for every full parameter, to initialize or load it; this is the only way to write
+  /// them. If `writer` throws, all ranks throw its text.
   void write(const Writer& writer);
 
  private:
@@ -171,7 +171,7 @@ class COHORT_API Sharding {
   std::shared_ptr<ParamGroup> group_;
   std::shared_ptr<CommContext> context_;
   std::function<std::vector<Sharding*>()> find_nested_;
-  std::vector<std::string> modules_;  ///< of which this has the parameters
+  std::vector<std::string> modules_;  ///< whose parameters this has
   std::shared_ptr<RootPass> root_;    ///< null before the first forward
   bool is_last_backward_ = true;
   std::shared_ptr<c10::Event> post_optim_event_;

@@ -1,4 +1,4 @@
-/// What a differentiable collective keeps for its backward.
+/// The state that a differentiable collective keeps for its backward.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -22,7 +22,7 @@ struct AutogradCall : torch::CustomClassHolder {
 
 using AutogradCallPtr = c10::intrusive_ptr<AutogradCall>;
 
-/// Requires that this rank is a member of `group`: a ValueError otherwise.
+/// Requires that this rank is a member of `group`: otherwise throws c10::ValueError.
 inline AutogradCallPtr make_call(const Group& group, const ReduceOp& op = ReduceOp::SUM) {
   TORCH_CHECK_VALUE(is_member(group), "Invalid process group specified");
   auto call = c10::make_intrusive<AutogradCall>();
@@ -39,7 +39,7 @@ inline AutogradCallPtr kept(torch::autograd::AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<AutogradCall>(context->saved_data["call"].toCapsule());
 }
 
-/// How a list is given to Function::apply: it looks for tensors in this type only, not in a vector.
+/// Passes a list to Function::apply, which looks for tensors only in this type, not in a vector.
 inline at::TensorList as_variables(const TensorList& tensors) { return tensors; }
 
 inline TensorList contiguous(at::TensorList tensors) {
@@ -49,7 +49,7 @@ inline TensorList contiguous(at::TensorList tensors) {
   return result;
 }
 
-/// What backward returns: nothing for the call, then the gradients of the tensors.
+/// Returns the result of backward: an undefined tensor for the call, then the gradients of the tensors.
 inline TensorList gradients(TensorList of_tensors) {
   of_tensors.insert(of_tensors.begin(), at::Tensor());
   return of_tensors;

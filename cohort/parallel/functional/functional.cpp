@@ -10,8 +10,8 @@
 #include "cohort/comm/registry/backends.h"
 #include "cohort/parallel/functional/autograd_call.h"
 
-// Each backward is made of the forwards of others, so higher derivatives work. Where PyTorch composes a collective of others,
-// for Gloo, the same is done here: C++ and Python ranks meet in one group, and sums are bitwise equal.
+// Each backward consists of forwards of other collectives, so higher derivatives work. Where PyTorch composes a collective of
+// others, for Gloo, the same is done here: C++ and Python ranks can share one group, and sums are bitwise equal.
 namespace cohort::nn::functional {
 namespace {
 
@@ -69,7 +69,7 @@ struct Broadcast : Function<Broadcast> {
   static TensorList backward(AutogradContext* context, const TensorList& grads) {
     const auto call = kept(context);
     auto sum = Reduce::apply(sum_of(call), grads[0]);
-    // In place, so that a second backward still passes through Reduce on every rank.
+    // Zeroes in place, so that a second backward still passes through Reduce on every rank.
     if (!is_root(call)) sum.zero_();
     return gradients({sum});
   }
@@ -130,7 +130,7 @@ struct AllToAll : Function<AllToAll> {
     const auto call = kept(context);
     TensorList sent;
     for (const auto& shape : call->input_shapes) sent.push_back(at::empty(shape, grads[0].options()));
-    TensorList result(sent.size());  // nothing for the outputs
+    TensorList result(sent.size());  // undefined for the outputs
     const auto returned = apply(sum_of(call), as_variables(sent), as_variables(grads));
     result.insert(result.end(), returned.begin(), returned.end());
     return gradients(std::move(result));
@@ -163,7 +163,7 @@ struct AllGather : Function<AllGather> {
     const auto call = kept(context);
     TensorList parts;
     for (const auto& grad : grads) parts.push_back(at::empty_like(grad));
-    // By PyTorch's rule, because other ranks of the group may run it.
+    // By PyTorch's rule, because other ranks of the group may run PyTorch.
     if (capability_for(call, grads[0]).reduces_gathered) {
       return gradients({ReduceScatter::apply(sum_of(call), parts[call->group->getRank()], as_variables(grads))});
     }

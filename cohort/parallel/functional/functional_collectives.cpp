@@ -21,7 +21,7 @@ Group member_group(const Group& group) {
   return comm::resolve(group);
 }
 
-// The tensor knows its Work, by LibTorch's registry, until someone waits.
+// LibTorch's registry keeps the tensor's Work until someone waits.
 at::Tensor in_flight(at::Tensor tensor, const WorkPtr& work) {
   if (work) c10d::register_work(tensor, work);
   return tensor;
@@ -48,7 +48,7 @@ at::Tensor empty_rows(const at::Tensor& like, int64_t rows) {
   return at::empty(sizes, like.options());
 }
 
-// A number has no dimension 0 to gather along; it counts as one row.
+// A 0-dimensional tensor has no dimension 0 to gather along; it counts as one row.
 at::Tensor with_rows(const at::Tensor& tensor) { return tensor.dim() == 0 ? tensor.view({1}) : tensor; }
 
 int64_t wrapped_dim(const at::Tensor& tensor, int64_t dim, const char* operation) {
@@ -74,7 +74,7 @@ struct AllReduce : Function<AllReduce> {
   }
 };
 
-// The collectives of one kind on all tensors, as one call of the engine if there are several.
+// Runs the collectives of one kind on all tensors, as one call of the backend if there are several.
 template <class Start>
 TensorList run_together(const Group& group, const TensorList& outputs, const Start& start) {
   if (outputs.size() == 1) return in_flight(outputs, start(0));
@@ -142,7 +142,7 @@ struct AllToAll : Function<AllToAll> {
   }
 };
 
-// Cuts `dim` into one part per rank and puts the parts behind each other along dimension 0.
+// Divides `dim` into one part per rank and concatenates the parts along dimension 0.
 at::Tensor scatter_layout(const at::Tensor& tensor, int64_t dim, int64_t size, const std::string& which) {
   const auto whole = with_rows(tensor);
   const auto wrapped = wrapped_dim(whole, dim, "reduce_scatter_single");
@@ -155,7 +155,7 @@ at::Tensor scatter_layout(const at::Tensor& tensor, int64_t dim, int64_t size, c
 
 at::Tensor wait_tensor(const at::Tensor& tensor) {
   const job::CallSite site(__builtin_return_address(0));
-  // Some operations copy into the tensor as they end, which autograd must not see.
+  // Some operations copy into the tensor when they end, which autograd must not see.
   const at::AutoDispatchBelowADInplaceOrView guard;
   return c10d::wait_tensor(tensor);
 }
@@ -193,7 +193,7 @@ at::Tensor all_to_all_single(const at::Tensor& tensor, const std::optional<std::
   const job::CallSite site(__builtin_return_address(0));
   TORCH_CHECK_VALUE(output_split_sizes.has_value() == input_split_sizes.has_value(),
                     "output_split_sizes and input_split_sizes must either be specified together or both left out");
-  TORCH_CHECK_VALUE(tensor.dim() > 0, "[cohort] all_to_all_single needs a tensor with a dimension 0 to cut");
+  TORCH_CHECK_VALUE(tensor.dim() > 0, "[cohort] all_to_all_single needs a tensor with a dimension 0 to split");
   const auto call = make_call(group);
   const auto size = call->group->getSize();
   TORCH_CHECK_VALUE(output_split_sizes || tensor.size(0) % size == 0, "[cohort] all_to_all_single: dim 0 is ",

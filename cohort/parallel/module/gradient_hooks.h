@@ -1,7 +1,7 @@
-/// Gradient hooks: several callbacks on one parameter's finished gradient.
+/// Gradient hooks: several callbacks for one parameter's finished gradient.
 ///
 /// Autograd has a single post-accumulate slot per parameter. One multiplexer owns it, so that DDP, fused optimizer steps and
-/// sharding can all be told. Callbacks run in the thread that runs backward, in the order of their registration, each time a
+/// sharding can all be notified. Callbacks run in the thread that runs backward, in the order of their registration, each time a
 /// gradient has been accumulated into the parameter's grad.
 #pragma once
 
@@ -33,7 +33,7 @@ class COHORT_API GradientHook {
   int id_ = 0;
 };
 
-/// Requires a leaf that requires a gradient; throws c10::ValueError otherwise, or when something else holds the slot.
+/// Requires a leaf that requires a gradient; otherwise, or if something else holds the slot, throws c10::ValueError.
 COHORT_API GradientHook add_gradient_hook(const at::Tensor& parameter, GradientCallback callback);
 
 }  // namespace cohort::parallel

@@ -13,17 +13,17 @@ namespace {
 
 struct Note {
   std::optional<ShardSpec> part = {};
-  std::vector<Group> groups = {};  ///< what fully_shard says
-  at::Tensor shard = {};           ///< defined: they are those of a whole
+  std::vector<Group> groups = {};  ///< as fully_shard notes them
+  at::Tensor shard = {};           ///< defined if the note is about a full tensor
 };
 
-// Leaked on purpose: modules may go while the process exits.
+// Leaked on purpose: modules may be destroyed while the process exits.
 comm::TensorNotes<Note>& notes() {
   static auto* const all = new comm::TensorNotes<Note>;
   return *all;
 }
 
-// What was noted before goes after the lock: it may be the last that holds a group, or a tensor.
+// Destroys the earlier note after the lock is released: it may be the last owner of a group, or a tensor.
 void set_sharding(const at::Tensor& tensor, std::vector<Group> groups, at::Tensor shard) {
   notes().change(tensor, [&](Note& note) {
     std::swap(note.groups, groups);
@@ -44,7 +44,7 @@ std::optional<ShardSpec> part_spec(const at::Tensor& tensor) {
   if (is_dtensor(tensor)) return DTensor(tensor).spec();
   const auto noted = notes().of(tensor).part;
   if (!noted) return std::nullopt;
-  // The layer may have been moved, or converted, since.
+  // The layer may have been moved, or converted, since then.
   const auto& mesh = noted->mesh();
   const auto type = c10::DeviceTypeName(tensor.device().type(), /*lower_case=*/true);
   return ShardSpec(type == mesh.device_type() ? mesh : DeviceMesh::from_group(mesh.group(), type, mesh.axis_names()),
@@ -97,8 +97,8 @@ at::Tensor own_part(const at::Tensor& tensor) {
 
 void check_has_own_gradient(const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(!shard_of(tensor).defined(), "[cohort] a parameter of shape ", tensor.sizes(),
-                    " has been sharded by fully_shard: its gradient is in its shards. Pass what parameters() of the "
-                    "wrapper gives, not the inner module's parameters.");
+                    " has been sharded by fully_shard: its gradient is in its shards. Pass parameters() of the "
+                    "wrapper, not the inner module's parameters.");
 }
 
 }  // namespace cohort::parallel

@@ -1,10 +1,11 @@
-/// Which tensors are parts of greater ones that ranks hold together: what computes with all of a model, such as the norm of its
-/// gradients, must then ask the other ranks. DTensors say so themselves, of others it is noted.
+/// Knows which tensors are shards of full tensors that ranks hold together: a computation over a full model, such as the norm of
+/// its gradients, must then include the other ranks. DTensors know it themselves; for other tensors it is noted here.
 ///
-/// Two notes of a tensor do not touch each other: of what whole it is a part, as in a layer that ranks compute together, and what
-/// fully_shard has made of it.
+/// Two notes of a tensor are independent: of which full tensor it is a shard, as in a tensor-parallel layer, and how fully_shard
+/// has sharded it.
 ///
-/// A note lives as long as its tensor. The groups that it holds stay until another note is made, or forget_ended_parts().
+/// A note lives as long as its tensor. The groups that it holds stay until another note is made, or forget_ended_parts() is
+/// called.
 /// Thread-safe.
 #pragma once
 
@@ -19,33 +20,33 @@
 
 namespace cohort::parallel {
 
-/// The plain `tensor` is this rank's part of what `spec` describes, on a mesh of one axis.
+/// Notes that the plain `tensor` is this rank's shard of the tensor that `spec` describes, on a mesh of one axis.
 COHORT_TEST_API void note_part(const at::Tensor& tensor, ShardSpec spec);
-/// For whoever has let noted tensors go: the groups of those that nobody else has go, too.
+/// Releases the groups of notes whose tensors are gone, if nobody else holds them.
 void forget_ended_parts();
-/// Of what whole `tensor` is which part: of a DTensor, or of a plain tensor of which that was noted, in its dtype and on its type
-/// of device. Nothing: it is whole. Local.
+/// Returns which shard of which tensor `tensor` is: for a DTensor, or a plain tensor with such a note, in its dtype and on its
+/// device type. Absent if it is a full tensor. Local.
 COHORT_TEST_API std::optional<ShardSpec> part_spec(const at::Tensor& tensor);
 
-/// `others`: over whose ranks, too, each of the group's parts is divided, as by tensor parallelism.
+/// `others`: groups over whose ranks each of the group's shards is sharded further, as with tensor parallelism.
 COHORT_TEST_API void note_sharded(const at::Tensor& tensor, const Group& group, std::vector<Group> others = {});
-/// `tensor` is what such parts make up; this rank's is `shard`. Its gradients go to the parts.
+/// Notes that `tensor` is the full tensor of such shards; this rank's is `shard`. Its gradients go to the shards.
 COHORT_TEST_API void note_whole(const at::Tensor& tensor, const at::Tensor& shard, const Group& group);
-/// Keeps what note_part() said.
+/// Keeps the note of note_part().
 COHORT_TEST_API void forget_sharded(const at::Tensor& tensor);
-/// True: one of the last two is known of it.
+/// Whether one of the last two notes exists for it.
 bool is_of_fully_shard(const at::Tensor& tensor);
-/// What note_whole() was told of it; undefined: nothing.
+/// Returns the shard given to note_whole(); undefined without such a note.
 at::Tensor shard_of(const at::Tensor& tensor);
-/// Null: it is whole.
+/// Null if the tensor is not sharded.
 Group sharding_group(const at::Tensor& tensor);
-/// The same with the others, and the groups of the axes on which part_spec() cuts it: over their ranks, one after the other, it
-/// is divided. Empty: it is whole.
+/// The same with the other groups, and the groups of the axes on which part_spec() shards it: it is sharded over the ranks of
+/// these groups, one after the other. Empty if it is not sharded.
 std::vector<Group> sharding_groups(const at::Tensor& tensor);
-/// What this rank has of a tensor: of a DTensor its part, without a gradient, else itself. Shares memory, but for a DTensor that
-/// is Partial, which is reduced first (collective).
+/// Returns this rank's part of a tensor: the local shard of a DTensor, without a gradient, else the tensor itself. Shares memory,
+/// except for a Partial DTensor, which is reduced first (then Collective).
 at::Tensor own_part(const at::Tensor& tensor);
-/// Throws c10::ValueError for a whole tensor whose gradient would be used, though the parts have it.
+/// Throws c10::ValueError for a full tensor whose gradient would be used although its shards have it.
 void check_has_own_gradient(const at::Tensor& tensor);
 inline bool is_sharded(const at::Tensor& tensor) { return sharding_group(tensor).defined(); }
 

@@ -1,4 +1,4 @@
-/// The signature of a module's forward, deduced from its type; NoSignature where forward is a template or overloaded.
+/// The signature of a module's forward, deduced from its type; NoSignature if forward is a template or overloaded.
 #pragma once
 
 #include <torch/nn/modules/container/sequential.h>

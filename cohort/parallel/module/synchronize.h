@@ -1,5 +1,5 @@
-/// What all ranks must agree on before they wrap a module: parameter shapes, starting values.
-/// Collective throughout. The bytes on the wire are PyTorch's, so C++ and Python ranks may share a job.
+/// Makes all ranks agree before they wrap a module: on parameter shapes and initial values. All functions are collective. The
+/// bytes on the wire are PyTorch's, so C++ and Python ranks may share a job.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +14,7 @@ namespace cohort::parallel {
 /// Throws c10::Error on every rank that differs from rank 0 in number, sizes or strides of its parameters.
 COHORT_TEST_API void verify_same_parameters(const Group& group, const std::vector<at::Tensor>& parameters);
 
-/// Every rank's tensors become those of `source`, a rank of the group, in pieces of at most 250 MiB.
+/// Gives every rank the tensors of `source`, a rank of the group, in pieces of at most 250 MiB.
 void broadcast_from(const Group& group, const std::vector<at::Tensor>& tensors, int source);
 inline void broadcast_from_first(const Group& group, const std::vector<at::Tensor>& tensors) {
   broadcast_from(group, tensors, /*source=*/0);

@@ -1,7 +1,7 @@
-/// Tensors inside the arguments and results of forward: in lists, maps, arrays, optionals, pairs, tuples and IValues.
+/// Finds tensors inside the arguments and results of forward: in lists, maps, arrays, optionals, pairs, tuples and IValues.
 ///
-/// Values of other types are passed through untouched. A type of the user's own takes part if a function
-/// `std::vector<at::Tensor> cohort_tensors(const T&)` stands beside it (found by argument-dependent lookup).
+/// Values of other types are passed through unchanged. A type of your own takes part if there is a function
+/// `std::vector<at::Tensor> cohort_tensors(const T&)` (found by argument-dependent lookup).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -76,7 +76,8 @@ inline at::Tensor moved(const at::Tensor& tensor, const c10::ScalarType& dtype) 
   return tensor.is_floating_point() ? tensor.to(dtype) : tensor;
 }
 
-/// Returns `value` with its tensors at `place`: on a c10::Device, or, floating-point ones, of a c10::ScalarType.
+/// Returns `value` with its tensors moved to `place`, a c10::Device, or its floating-point tensors converted to it, a
+/// c10::ScalarType.
 template <class T, class Place>
 T move_tensors(T value, const Place& place) {
   if constexpr (std::is_same_v<T, at::Tensor>) {

@@ -1,4 +1,4 @@
-/// What every module that wraps another one shares, whatever its strategy: names, state, containers, the signature of forward.
+/// The common base of modules that wrap another one, whatever the strategy: names, state, containers, the signature of forward.
 ///
 /// A strategy stacks three classes; parallel/ddp/distributed_data_parallel.h is the example:
 ///
@@ -14,14 +14,14 @@
 ///     template <class Net, class Signature = ForwardSignature<Net>>   // 3. what users hold and call
 ///     class FullySharded : public WrapperHolder<FullyShardedImpl<Net, Signature>, Net> { ... };
 ///
-/// What they promise:
-/// - The wrapper stands where the module stood: in Sequential, ModuleList and AnyModule, default arguments included.
-/// - Its registry holds the inner module's own parameters, buffers and children, so that no name has a prefix. Entries are
-///   read at construction: a strategy that replaces parameters does so before, in the inner module.
-/// - `wrapper(x)` and `wrapper->forward(x)` run forward under the strategy; only `wrapper->module()` reaches the inner module,
-///   and its forward bypasses the strategy. There is no operator-> past the wrapper.
+/// All wrappers guarantee:
+/// - The wrapper takes the module's place: in Sequential, ModuleList and AnyModule, default arguments included.
+/// - Its registry holds the inner module's own parameters, buffers and children, so that no name has a prefix. Entries are read
+///   at construction: a strategy that replaces parameters does so before, in the inner module.
+/// - `wrapper(x)` and `wrapper->forward(x)` run forward under the strategy. `wrapper->module()` is the inner module, and its
+///   forward bypasses the strategy. The wrapper has no operator-> to the module.
 /// - train, eval, save and load act on the inner module; archives whose keys begin with "module.", as Python's wrappers write
-///   them, load too. The wrapper cannot be cloned: a strategy's state is a process group's, too.
+///   them, load too. The wrapper cannot be cloned, since a strategy's state belongs to a process group.
 /// Thread-safety: as torch::nn::Module.
 #pragma once
 
@@ -41,7 +41,7 @@
 
 namespace cohort::parallel {
 
-/// Reaches the protected virtuals with which LibTorch asks a module for the default arguments of its forward.
+/// Reaches the protected virtual functions through which LibTorch asks a module for the default arguments of its forward.
 struct DefaultArguments : torch::nn::Module {
   static bool has(torch::nn::Module& module) { return (module.*&DefaultArguments::_forward_has_default_args)(); }
   static unsigned int num_required(torch::nn::Module& module) {
@@ -53,21 +53,21 @@ struct DefaultArguments : torch::nn::Module {
   }
 };
 
-/// The owner of a module from which `wrapper`, named as users know it, is made. Throws c10::ValueError where no std::shared_ptr
-/// owns the module.
+/// Returns the owner of a module that is to be wrapped. `wrapper`: the wrapper's name for users. Throws c10::ValueError if no
+/// std::shared_ptr owns the module.
 template <class Net>
 std::shared_ptr<Net> owner_of(Net& net, const char* wrapper) {
   auto owner = std::dynamic_pointer_cast<Net>(net.weak_from_this().lock());
   TORCH_CHECK_VALUE(owner, "[cohort] ", wrapper,
-                    " keeps the module that it wraps alive, but no std::shared_ptr owns this one; make it by "
-                    "std::make_shared, or by its holder, such as torch::nn::Linear");
+                    " keeps the module that it wraps alive, but no std::shared_ptr owns this one; make it with "
+                    "std::make_shared, or with its holder, such as torch::nn::Linear");
   return owner;
 }
 
 template <class Net>
 class WrapperBase : public torch::nn::Module {
  public:
-  /// `name`: what users know the wrapper as, in messages and when it is printed. Requires `net` to be set.
+  /// `name`: the wrapper's name for users, in messages and when it is printed. Requires that `net` is set.
   WrapperBase(std::string name, std::shared_ptr<Net> net) : torch::nn::Module(std::move(name)), net_(std::move(net)) {
     torch::nn::Module::train(net_->is_training());  // before there are children, which keep a mode of their own
     for (const auto& entry : net_->named_parameters(/*recurse=*/false)) {
@@ -77,7 +77,7 @@ class WrapperBase : public torch::nn::Module {
     for (const auto& entry : net_->named_children()) register_module(entry.key(), entry.value());
   }
 
-  /// The inner module. Running its forward bypasses the strategy.
+  /// The inner module. Its forward bypasses the strategy.
   Net& module() { return *net_; }
   const Net& module() const { return *net_; }
 
@@ -114,7 +114,7 @@ class WrapperBase : public torch::nn::Module {
   std::shared_ptr<Net> net_;
 };
 
-/// `Strategy` with forward: its type is `Signature`, as containers need it, or a template where that is NoSignature.
+/// Adds forward to `Strategy`: with the type `Signature`, as containers need it, or as a template for NoSignature.
 template <class Strategy, class Net, class Signature>
 class WrapperWithForward;
 
@@ -143,7 +143,7 @@ class WrapperHolder : public torch::nn::ModuleHolder<Impl> {
   explicit WrapperHolder(std::shared_ptr<Impl> impl) : torch::nn::ModuleHolder<Impl>(std::move(impl)) {}
   /*implicit*/ WrapperHolder(std::nullptr_t) : torch::nn::ModuleHolder<Impl>(nullptr) {}
 
-  /// Takes what the inner forward takes, default arguments included.
+  /// Takes the arguments of the inner forward, default arguments included.
   template <class... Arguments>
   requires requires(Net& net, Arguments&&... arguments) { net.forward(std::forward<Arguments>(arguments)...); }
   auto operator()(Arguments&&... arguments) { return this->ptr()->call(std::forward<Arguments>(arguments)...); }

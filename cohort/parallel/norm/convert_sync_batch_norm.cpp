@@ -22,8 +22,9 @@
 namespace cohort {
 namespace {
 
-// What a layer is recognised by: hangs on a tensor that it gives to torch::batch_norm, lives as long, and stays where the
-// tensor's data are exchanged, as by to(dtype). A hook on gradients, as LibTorch lets others keep nothing else there.
+// The mark by which a layer is recognized: it is attached to a tensor that the layer passes to torch::batch_norm, lives as long,
+// and stays when the tensor's data are exchanged, as by to(dtype). It is a hook on gradients, since LibTorch lets others store
+// nothing else there.
 struct SyncMark final : torch::autograd::FunctionPreHook {
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
     return gradients;
@@ -31,7 +32,7 @@ struct SyncMark final : torch::autograd::FunctionPreHook {
 
   Group group;
   std::weak_ptr<torch::nn::Module> layer;
-  bool is_placeholder = false;  // on a weight that the layer has for this alone
+  bool is_placeholder = false;  // on a weight that the layer has only for this
 };
 
 SyncMark* mark_of(const at::Tensor& tensor) {
@@ -69,7 +70,7 @@ at::Tensor batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& 
                                 training, momentum, eps, cudnn_enabled);
 }
 
-// For good: there is no way back for programs that convert nothing any more.
+// Overrides the kernel for good: it stays for programs that convert no more modules.
 void take_over(c10::DeviceType type) {
   const auto backend = c10::toBackendComponent(c10::computeDispatchKey(at::kFloat, at::kStrided, c10::Device(type)));
   const auto key = c10::getAutogradKeyFromBackend(backend);
@@ -81,7 +82,7 @@ void take_over_batch_norm() {
   if (const auto accelerator = comm::accelerator_type()) take_over(*accelerator);
 }
 
-// The tensor of a layer that carries its mark; undefined where there is none yet.
+// Returns the tensor of a layer that carries its mark; undefined if it has no mark yet.
 template <class Layer>
 at::Tensor carrier_of(const Layer& layer) {
   return layer.weight.defined() ? layer.weight : layer.running_mean;
@@ -90,8 +91,8 @@ at::Tensor carrier_of(const Layer& layer) {
 void check_convertible(const std::string& name, const torch::nn::Module& layer) {
   TORCH_CHECK_VALUE(!layer.weak_from_this().expired(),
                     "[cohort] convert_sync_batchnorm: ", name.empty() ? "the module" : "\"" + name + "\"",
-                    " cannot be converted, as no std::shared_ptr owns it\n  hint: make it by its holder, such as "
-                    "torch::nn::BatchNorm2d, or by std::make_shared");
+                    " cannot be converted, since no std::shared_ptr owns it\n  hint: make it with its holder, such as "
+                    "torch::nn::BatchNorm2d, or with std::make_shared");
 }
 
 template <class Layer>
@@ -109,7 +110,7 @@ void convert_layer(Layer& layer, const Group& group) {
   torch::autograd::impl::add_hook(carrier, std::move(mark));
 }
 
-// Calls `fn` with `module` if it is a batch norm of LibTorch. Returns whether it is one.
+// Calls `fn` with `module` if it is a batch norm of LibTorch. Returns whether it is.
 template <class Fn>
 bool with_batch_norm(torch::nn::Module& module, Fn fn) {
   if (auto* of_1d = module.as<torch::nn::BatchNorm1d>()) return fn(*of_1d), true;
@@ -134,7 +135,7 @@ void convert_sync_batchnorm(torch::nn::Module& module, const Group& process_grou
 
 bool has_sync_batch_norm(const torch::nn::Module& module) {
   bool found = false;
-  // LibTorch's as<>() of a const module has no holders.
+  // LibTorch's as<>() of a const module does not accept holders.
   const_cast<torch::nn::Module&>(module).apply([&](torch::nn::Module& layer) {
     if (layer.as<SyncBatchNorm>()) found = true;
     with_batch_norm(layer, [&](auto& norm) { found = found || mark_of(carrier_of(norm)); });

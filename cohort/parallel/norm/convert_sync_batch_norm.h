@@ -1,11 +1,11 @@
-/// Makes the batch norms of a model synchronised ones.
+/// Turns the batch norms of a model into synchronized ones.
 ///
 ///     auto model = cohort::convert_sync_batchnorm(cohort::models::resnet50());
 ///     cohort::DistributedDataParallel ddp(model);
 ///
-/// Any model, unmodified: members (torch::nn::BatchNorm2d bn1), Sequential, ModuleList, AnyModule. C++ cannot put another type in
-/// the place of a member, so the layers stay what and where they are, with their parameters and names, and torch::batch_norm
-/// recognises them by their tensors: an optimizer or a wrapper made before goes on.
+/// Works for any unmodified model: members (torch::nn::BatchNorm2d bn1), Sequential, ModuleList, AnyModule. C++ cannot replace a
+/// member by another type, so the layers stay the same objects, with their parameters and names, and torch::batch_norm recognizes
+/// them by their tensors: an optimizer or a wrapper made before still works.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -19,12 +19,12 @@
 
 namespace cohort {
 
-/// From now on every torch::nn::BatchNorm1d, 2d and 3d in `module`, itself included, does in training what a SyncBatchNorm over
-/// `process_group` does (null: the default group, whichever there is when forward runs); a SyncBatchNorm there changes its group.
-/// What remains of the layer: its checks of the input, among them that a rank has more than one value per channel.
-/// Clones, and layers whose tensors are made anew by reset(), are plain again: convert them, too.
-/// Throws c10::ValueError, naming the layer, for one that no std::shared_ptr owns, and c10::NotImplementedError where another
-/// library replaces batch_norm, too (docs/design/libtorch_overrides.md); nothing is changed then.
+/// Makes every torch::nn::BatchNorm1d, 2d and 3d in `module`, itself included, do in training what a SyncBatchNorm over
+/// `process_group` does (if null, the group that is the default when forward runs); a SyncBatchNorm there changes its group. The
+/// layer keeps its checks of the input, among them that a rank has more than one value per channel. Clones, and layers whose
+/// tensors reset() has replaced, are plain again: convert them too.
+/// Throws c10::ValueError, with the layer's name, if no std::shared_ptr owns a layer, and c10::NotImplementedError if another
+/// library also replaces batch_norm (docs/design/libtorch_overrides.md); then nothing is changed.
 COHORT_API void convert_sync_batchnorm(torch::nn::Module& module, const Group& process_group = {});
 
 /// The same for a holder or a std::shared_ptr, which it returns.
@@ -40,7 +40,7 @@ Holder convert_sync_batchnorm(const Holder& module, const Group& process_group =
   return module;
 }
 
-/// True if `module` has a SyncBatchNorm in it, or a layer that has become one.
+/// Whether `module` has a SyncBatchNorm in it, or a layer that has become one.
 COHORT_API bool has_sync_batch_norm(const torch::nn::Module& module);
 
 }  // namespace cohort

@@ -28,7 +28,7 @@ struct JointCall : torch::CustomClassHolder {
   double eps = 0;
 };
 
-// Of the ranks' common batch.
+// Statistics of the ranks' common batch.
 struct Statistics {
   at::Tensor mean, var, count;  // [channels] twice, [1]
 };
@@ -37,19 +37,19 @@ at::TensorOptions options_of_statistics(const at::Tensor& input) {
   return input.options().dtype(at::toOpMathType(input.scalar_type())).memory_format(std::nullopt);
 }
 
-// Of a parameter, which may be undefined.
+// Converts a parameter, which may be undefined.
 at::Tensor in_dtype(const at::Tensor& tensor, at::ScalarType dtype) {
   return tensor.defined() ? tensor.to(dtype) : tensor;
 }
 
 at::Tensor dense(const at::Tensor& tensor, at::MemoryFormat format) { return tensor.contiguous(format); }
 
-// Mean, variance and count of this rank's batch, one after the other; zeros of an empty one.
+// Returns mean, variance and count of this rank's batch, one after the other; zeros for an empty batch.
 at::Tensor statistics_of(const at::Tensor& input) {
   const auto options = options_of_statistics(input);
   const int64_t num_channels = input.size(1);
   if (input.numel() == 0) return at::zeros({2 * num_channels + 1}, options);
-  // Without running statistics the CPU's kernel would give those of bfloat16 in bfloat16.
+  // Without running statistics the CPU's kernel would return statistics of bfloat16 in bfloat16.
   const auto ignored_mean = at::zeros({num_channels}, options), ignored_var = at::zeros({num_channels}, options);
   const auto [mean, var] = at::batch_norm_update_stats(input, ignored_mean, ignored_var, /*momentum=*/0.0);
   return at::cat({mean, var, at::full({1}, input.numel() / num_channels, options)});
@@ -74,7 +74,7 @@ void move_towards(const at::Tensor& running, const at::Tensor& now, const at::Te
   running.lerp_(now.to(dtype), share.to(dtype));
 }
 
-// A batch without a value anywhere moves nothing, and one value has no variance.
+// A batch that is empty on all ranks changes nothing, and a single value has no variance.
 void update_running(const BatchNormTensors& tensors, const Statistics& now, double momentum) {
   if (!tensors.running_mean.defined()) return;
   const auto share = now.count.clamp_max(1) * momentum;
@@ -83,19 +83,20 @@ void update_running(const BatchNormTensors& tensors, const Statistics& now, doub
   move_towards(tensors.running_var, now.var * (now.count / others.clamp_min(1)), others.clamp(0, 1) * momentum);
 }
 
-// (input - mean) / sqrt(var + eps) * weight + bias, in one pass and in the input's dtype.
+// Computes (input - mean) / sqrt(var + eps) * weight + bias, in one pass and in the input's dtype.
 at::Tensor normalised(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& mean,
                       const at::Tensor& var, double eps) {
   if (input.numel() == 0) return at::empty_like(input);
   return std::get<0>(at::native_batch_norm(input, weight, bias, mean, var, /*training=*/false, /*momentum=*/0.0, eps));
 }
 
-// This rank's sums over its batch: of the gradients, and of gradient times normalised input. They are its gradients of bias and
-// weight.
+// Returns this rank's sums over its batch: of the gradients, and of gradient times normalized input. They are its gradients of
+// bias and weight.
 std::pair<at::Tensor, at::Tensor> sums_of(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& mean,
                                           const at::Tensor& var, double eps) {
   if (input.numel() == 0) return {at::zeros_like(mean), at::zeros_like(mean)};
-  // What this direction does not use must be defined on CUDA: weights, and what forward would have saved, which may be empty.
+  // On CUDA tensors that this direction does not use must be defined: weights, and the tensors that forward would have saved,
+  // which may be empty.
   const auto weight = at::ones_like(mean), saved = at::empty({0}, mean.options());
   const auto [unused, of_weight, of_bias] = at::native_batch_norm_backward(
       gradient, input, weight, mean, var, saved, saved, /*train=*/false, eps, {false, true, true});
@@ -113,7 +114,7 @@ struct JointBatchNorm : torch::autograd::Function<JointBatchNorm> {
   static variable_list backward(AutogradContext* context, variable_list gradients);
 };
 
-// Weight and bias stand alone for autograd, which takes no undefined tensors.
+// Weight and bias are separate arguments for autograd, which takes no undefined tensors.
 at::Tensor JointBatchNorm::forward(AutogradContext* context, const at::Tensor& input, const MaybeTensor& /*weight*/,
                                    const MaybeTensor& /*bias*/, const BatchNormTensors& tensors,
                                    const c10::intrusive_ptr<JointCall>& call) {
@@ -127,7 +128,8 @@ at::Tensor JointBatchNorm::forward(AutogradContext* context, const at::Tensor& i
   return normalised(x, in_dtype(tensors.weight, dtype), in_dtype(tensors.bias, dtype), now.mean, now.var, call->eps);
 }
 
-// weight / sqrt(var + eps) * (gradient - mean of gradients - normalised input * mean of gradient times normalised input)
+// Computes weight / sqrt(var + eps) * (gradient - mean of gradients - normalized input * mean of gradient times normalized
+// input).
 at::Tensor gradient_of_input(const at::Tensor& gradient, const variable_list& saved, const at::Tensor& sums,
                              double eps) {
   const auto &x = saved[0], &weight = saved[1], &mean = saved[2], &var = saved[3], &count = saved[4];
@@ -156,7 +158,7 @@ variable_list JointBatchNorm::backward(AutogradContext* context, variable_list g
     all_reduce(sums, {.group = call->group});
     result[0] = gradient_of_input(gradient, saved, sums, call->eps);
   }
-  size_t edge = 1;  // of those that are there
+  size_t edge = 1;  // of the defined ones
   if (saved[1].defined() && context->needs_input_grad(edge++)) result[1] = of_weight;
   if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(edge)) result[2] = of_bias;
   return result;

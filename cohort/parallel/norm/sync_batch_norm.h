@@ -1,11 +1,11 @@
 /// SyncBatchNorm: batch norm whose statistics in training are those of the batches of all ranks together.
 ///
 ///     cohort::SyncBatchNorm norm(64);
-///     auto model = cohort::convert_sync_batchnorm(cohort::models::resnet18());   // of a whole model: convert_sync_batchnorm.h
+///     auto model = cohort::convert_sync_batchnorm(cohort::models::resnet18());   // for a full model: convert_sync_batchnorm.h
 ///
-/// Forward and backward equal BatchNorm on the joined batch, whatever share of it a rank has, none included. In evaluation, and
-/// where a rank is alone, it is plain batch norm. Gradients of weight and bias are each rank's share of the sum, which
-/// DistributedDataParallel averages as it averages all others.
+/// Forward and backward equal BatchNorm on the joined batch, whatever share of it a rank has, even an empty one. In evaluation,
+/// and on a rank that is alone, it is plain batch norm. Gradients of weight and bias are each rank's share of the sum, which
+/// DistributedDataParallel averages as all others.
 /// Names, defaults and texts follow torch/nn/modules/batchnorm.py, which refuses the CPU.
 #pragma once
 
@@ -27,13 +27,13 @@ namespace cohort {
 struct SyncBatchNormOptions {
   /// Added to the variance.
   double eps = 1e-5;
-  /// How far running statistics move in a step; absent: they are the mean over all steps.
+  /// How far running statistics move in a step; if absent, they are the mean over all steps.
   std::optional<double> momentum = 0.1;
-  /// With weight and bias; `bias = false`: weight alone.
+  /// Has weight and bias; with `bias = false` only the weight.
   bool affine = true;
-  /// False: evaluation, too, uses the batch's statistics, then of this rank alone.
+  /// If false, evaluation also uses the batch's statistics, then of this rank alone.
   bool track_running_stats = true;
-  /// Null: the default group.
+  /// If null, the default group.
   Group process_group = {};
   std::optional<c10::Device> device = {};
   std::optional<c10::ScalarType> dtype = {};
@@ -48,14 +48,14 @@ class COHORT_API SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormIm
   void reset_parameters();
   void pretty_print(std::ostream& stream) const override;
 
-  /// `input` [batch, num_features, ...] of 2 dimensions or more -> the same shape, dtype and memory format. In training
-  /// collective, as is its backward. Throws c10::ValueError for an input of one dimension or without channels, c10::Error for
-  /// one value per channel where the rank is alone.
+  /// `input` [batch, num_features, ...] of 2 dimensions or more -> the same shape, dtype and memory format. In training, forward
+  /// and backward are collective. Throws c10::ValueError for a one-dimensional input or one without channels, c10::Error for one
+  /// value per channel if the rank is alone.
   at::Tensor forward(const at::Tensor& input);
 
   int64_t num_features;
   SyncBatchNormOptions options;
-  /// Undefined where the options say so.
+  /// Undefined if the options leave them out.
   at::Tensor weight, bias;
   at::Tensor running_mean, running_var, num_batches_tracked;
 };

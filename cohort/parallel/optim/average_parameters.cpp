@@ -16,7 +16,7 @@ namespace {
 
 const comm::Purpose kParameterAverage(14, "an average of the ranks' parameters", comm::Purpose::kByName);
 
-// The exchange must not meet another group's that is still under way on the device.
+// Prevents the exchange from meeting one of another group that is still in flight on the device.
 void synchronize_accelerator() {
   const auto type = at::getAccelerator();
   if (!type) return;
@@ -28,10 +28,9 @@ void synchronize_accelerator() {
 
 void average_parameters(const Tensors& parameters, const Group& process_group) {
   if (!is_member(process_group)) return;
-  TORCH_CHECK_VALUE(
-      !parameters.list().empty(),
-      "[cohort] average_parameters: there is no parameter to average. Parameters without a gradient are left out; "
-      "average after backward(), before the gradients are set to none");
+  TORCH_CHECK_VALUE(!parameters.list().empty(),
+                    "[cohort] average_parameters: there are no parameters to average. Parameters without a gradient "
+                    "are skipped; average after backward(), before zero_grad()");
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> parts;
   for (const auto& parameter : parameters.list()) parts.push_back(parameter.detach().reshape(-1));

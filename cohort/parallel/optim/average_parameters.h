@@ -1,5 +1,5 @@
-/// Averages of parameters over the ranks of a group, for training in which ranks make local steps and average the models from
-/// time to time. Names and numbers of torch/distributed/algorithms/model_averaging/utils.py.
+/// Averages parameters over the ranks of a group, for training in which ranks make local steps and average the models from time
+/// to time. Names and numbers of torch/distributed/algorithms/model_averaging/utils.py.
 ///
 /// Collective: every rank of the group calls with parameters of the same shapes and dtypes, in the same order.
 /// Throws c10::DistBackendError when the exchange fails. Thread-safety: as in comm/collectives/collectives.h.
@@ -19,18 +19,18 @@ class Optimizer;
 
 namespace cohort::optim {
 
-/// Every parameter becomes its mean over the ranks of `process_group` (null: the default group), in place; autograd does not
-/// notice. One all-reduce of a flat copy of all parameters, so memory for one more model is needed meanwhile. Parameters of
-/// several dtypes travel as their common one. A rank outside the group changes nothing.
-/// Throws c10::ValueError where there is no parameter.
+/// Replaces every parameter by its mean over the ranks of `process_group` (if null, the default group), in place; autograd does
+/// not notice. Makes one all-reduce of a flat copy of all parameters, so it temporarily needs memory for one more model.
+/// Parameters of several dtypes are converted to a common one for it. A rank outside the group changes nothing. Throws
+/// c10::ValueError if there are no parameters.
 COHORT_API void average_parameters(const Tensors& parameters, const Group& process_group = {});
 
-/// Those that have a gradient.
+/// Returns the parameters that have a gradient.
 COHORT_API std::vector<at::Tensor> get_params_to_average(const Tensors& parameters);
-/// The same of all parameter groups of an optimizer.
+/// The same for all parameter groups of an optimizer.
 COHORT_API std::vector<at::Tensor> get_params_to_average(const torch::optim::Optimizer& optimizer);
 
-/// average_parameters of those that have a gradient.
+/// Does average_parameters for the parameters that have a gradient.
 COHORT_API void average_parameters_or_parameter_groups(const Tensors& parameters, const Group& process_group = {});
 COHORT_API void average_parameters_or_parameter_groups(const torch::optim::Optimizer& optimizer,
                                                        const Group& process_group = {});

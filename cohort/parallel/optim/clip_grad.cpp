@@ -41,7 +41,7 @@ TensorVector grads_that_exist(const Tensors& parameters) {
   return defined_ones(grads);
 }
 
-// PyTorch's own grouping, whose order decides in which order norms are added up.
+// Uses PyTorch's own grouping, whose order determines the order in which norms are summed.
 std::vector<TensorVector> by_device_and_dtype(const TensorVector& tensors) {
   if (tensors.empty()) return {};
   const std::vector<std::optional<at::Tensor>> optionals(tensors.begin(), tensors.end());
@@ -54,7 +54,7 @@ std::vector<TensorVector> by_device_and_dtype(const TensorVector& tensors) {
   return groups;
 }
 
-// The list of torch/utils/_foreach_utils.py.
+// Follows the list of torch/utils/_foreach_utils.py.
 bool has_foreach(c10::DeviceType type) {
   return type == at::kCPU || type == at::kCUDA || type == at::kXPU || type == at::kMTIA || type == at::kPrivateUse1;
 }
@@ -64,12 +64,12 @@ bool uses_foreach(const TensorVector& group, std::optional<bool> foreach) {
   TORCH_CHECK(!foreach.value_or(false) || has_foreach(type),
               "foreach=true was passed, but can't use the foreach API on ",
               c10::DeviceTypeName(type, /*lower_case=*/true), " tensors");
-  // LibTorch's lists cannot be written through lazily conjugated views.
+  // LibTorch's list operations cannot write through lazily conjugated views.
   const bool are_lazy = std::any_of(group.begin(), group.end(), comm::is_lazy);
   return foreach.value_or(true) && has_foreach(type) && !are_lazy;
 }
 
-// As Python writes a float.
+// Formats as Python writes a float.
 std::string number(double value) {
   auto text = fmt::format("{}", value);
   if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
@@ -83,7 +83,7 @@ void check_finite(const at::Tensor& total_norm, double norm_type) {
       "the gradients by the non-finite norm anyway, set `error_if_nonfinite=false`");
 }
 
-// What has been divided over one group, or not at all. A rank may have no elements of it.
+// Gradients that are sharded over the same groups, or not at all. A rank may have no elements of them.
 struct Part {
   std::vector<Group> groups;
   at::Device device;
@@ -105,7 +105,7 @@ bool has_dtensor(const TensorVector& tensors) {
   return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return is_dtensor(tensor); });
 }
 
-// What DTensors have here instead of them: the same memory, unless they are Partial, which then stay what they are.
+// Returns the local tensors of DTensors: the same memory, except for Partial ones, which stay as they are.
 TensorVector with_own_memory(TensorVector tensors) {
   for (auto& tensor : tensors) {
     if (!is_dtensor(tensor)) continue;
@@ -113,15 +113,15 @@ TensorVector with_own_memory(TensorVector tensors) {
     const bool is_partial =
         std::any_of(placements.begin(), placements.end(), [](const auto& placement) { return placement.is_partial(); });
     if (is_partial) continue;
-    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();  // it will be written
+    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();  // it will be written to
     tensor = cohort::parallel::own_part(tensor);
   }
   return tensors;
 }
 
-// How norms of the parts of a vector become its own: each rank gives a list of numbers, of which those of the ranks are added
-// up, or the largest taken, one by one; and so are those of several vectors, where the order is not 0. They are float64 and stay
-// on the device, for the host not to wait for it.
+// Computes the norm of a vector from norms of its parts. Each rank gives a list of numbers; the numbers of the ranks are summed
+// one by one, or their maximum is taken. The same combines several vectors, if the order is not 0. Numbers are float64 and stay
+// on the device, so that the host does not wait for it.
 class PartialNorm {
  public:
   PartialNorm(double order, std::optional<bool> foreach) : order_(order), foreach_(foreach) {}
@@ -138,7 +138,7 @@ class PartialNorm {
     if (!std::isinf(order_)) return norm.defined() ? norm.pow(order_).unsqueeze(0) : at::zeros({1}, options);
     const auto nothing = at::full({}, -kInfinity, options);
     if (!norm.defined()) return at::stack({nothing, at::zeros({}, options)});
-    // A maximum need not show that there was a NaN.
+    // A maximum may hide a NaN.
     const auto is_nan = norm.isnan();
     return at::stack({at::where(is_nan, nothing, order_ > 0 ? norm : -norm), is_nan.to(at::kDouble)});
   }
@@ -151,7 +151,7 @@ class PartialNorm {
     }
   }
 
-  // Of the numbers of all vectors.
+  // Computes the norm from the numbers of all vectors.
   at::Tensor norm_of(const TensorVector& vectors) const {
     if (!std::isinf(order_)) {
       const auto sum = at::cat(vectors).sum();
@@ -166,7 +166,7 @@ class PartialNorm {
  private:
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-  // PyTorch's norm of order 0 counts the tensors that are not all zeros; several ranks may have parts of one.
+  // PyTorch's norm of order 0 counts the tensors that are not all zeros; several ranks may have shards of one.
   static at::Tensor are_nonzero(const TensorVector& grads, const at::TensorOptions& options) {
     TensorVector flags;
     for (const auto& grad : grads) {
@@ -212,7 +212,7 @@ Gradients gradients_of(const Tensors& parameters) {
     cohort::parallel::check_has_own_gradient(parameter);
     gradients.parameters.push_back(parameter);
     gradients.tensors.push_back(parameter.grad());
-    // A DTensor's gradient may lie otherwise.
+    // A DTensor's gradient may have other placements.
     const bool says_so = is_dtensor(parameter.grad()) && !cohort::parallel::is_sharded(parameter);
     gradients.groups.push_back(cohort::parallel::sharding_groups(says_so ? parameter.grad() : parameter));
   }
@@ -253,7 +253,7 @@ void clip_grads_with_norm_(const Tensors& parameters, double max_norm, const at:
   const auto groups = by_device_and_dtype(with_own_memory(grads_that_exist(parameters)));
   if (groups.empty()) return;
   const auto norm = is_dtensor(total_norm) ? DTensor(total_norm).full_tensor() : total_norm;
-  // Multiplies by 1 where nothing is to be clipped: a comparison would have the host wait for the device.
+  // Multiplies by 1 if nothing needs clipping: a comparison would make the host wait for the device.
   const auto coefficient = norm.add(1e-6).reciprocal().mul(max_norm).clamp_max(1.0);  // Python's division
   for (const auto& group : groups) {
     const auto there = coefficient.to(group.front().device());

@@ -12,7 +12,7 @@ namespace {
 
 using TensorLists = std::vector<std::vector<at::Tensor>>;
 
-// LibTorch's step takes all parameters that have a gradient: those of the others are put aside for its time.
+// LibTorch's step updates all parameters that have a gradient: this hides the gradients of the other parameters meanwhile.
 class GradientsAside {
  public:
   explicit GradientsAside(const TensorLists& parameters) {
@@ -32,7 +32,7 @@ class GradientsAside {
   std::vector<std::pair<at::Tensor, at::Tensor>> aside_;
 };
 
-// LibTorch's part goes first, as it may refuse a gradient.
+// Runs LibTorch's part first, since it may throw for a gradient.
 template <class Base>
 at::Tensor fused_step(Base& optimizer, FusedUpdate update, const torch::optim::Optimizer::LossClosure& closure) {
   const at::NoGradGuard no_grad;

@@ -20,8 +20,8 @@ using torch::optim::Optimizer;
 using torch::optim::OptimizerParamGroup;
 using ParameterList = std::vector<at::Tensor>;
 
-// The kernels do not say that they have written: without this, backward through a graph from before the step would take the new
-// values for those of its forward pass.
+// The kernels do not mark their writes: without this, backward through a graph from before the step would use the new values for
+// those of its forward pass.
 void bump_versions(const ParameterList& parameters) {
   for (const auto& parameter : parameters) {
     if (!parameter.is_inference()) parameter.unsafeGetTensorImpl()->bump_version();
@@ -51,7 +51,7 @@ State& fused_state_of(Optimizer& optimizer, const at::Tensor& parameter) {
   return static_cast<State&>(*state);
 }
 
-// Complex numbers as the two real ones that each is, as Python's optimizers take them.
+// Views complex numbers as pairs of real ones, as Python's optimizers do.
 ParameterList real_ones(ParameterList list) {
   for (auto& tensor : list) {
     if (tensor.is_complex()) tensor = at::view_as_real(tensor);
@@ -59,7 +59,7 @@ ParameterList real_ones(ParameterList list) {
   return list;
 }
 
-// The kernels walk through the memory of a parameter and of all that belongs to it alike, and look at the parameter's size only.
+// The kernels walk in the same way through the memory of a parameter and of all its tensors, and only check the parameter's size.
 at::Tensor like_parameter(const at::Tensor& parameter, const at::Tensor& tensor, const char* name) {
   TORCH_CHECK(tensor.sizes() == parameter.sizes(), "[cohort] The ", name, " of a parameter of sizes ",
               parameter.sizes(), " has sizes ", tensor.sizes());
@@ -74,7 +74,8 @@ at::Tensor average_like(const at::Tensor& parameter, const at::Tensor& average, 
   return average.defined() ? like_parameter(parameter, average, name) : at::zeros_like(parameter);
 }
 
-// LibTorch counts steps on the host, the kernels read them from a tensor of each parameter: those of one count share it.
+// LibTorch counts steps on the host, but the kernels read the count from a tensor per parameter: parameters with the same count
+// share one.
 class StepTensors {
  public:
   explicit StepTensors(at::TensorOptions options) : options_(options.dtype(at::kFloat).requires_grad(false)) {}
@@ -126,8 +127,8 @@ void update_adam(Optimizer& optimizer, const OptimizerParamGroup& group, const P
   }
 }
 
-// LibTorch's SGD kernel for the CPU gives wrong numbers for tensors of 16 bits per element that are longer than a vector
-// (2.13). They go through float32, in which it computes anyway.
+// LibTorch's SGD kernel for the CPU returns wrong numbers for tensors of 16 bits per element that are longer than a vector
+// (2.13). This converts them to float32, in which the kernel computes anyway.
 class ForSgdKernel {
  public:
   explicit ForSgdKernel(const ParameterList& list) : list_(real_ones(list)), wide_(list_) {
@@ -147,7 +148,7 @@ class ForSgdKernel {
   ParameterList wide_;
 };
 
-// Of torch/utils/_foreach_utils.py.
+// Follows torch/utils/_foreach_utils.py.
 bool has_fused_kernels(c10::DeviceType type) {
   return type == at::kCPU || type == at::kCUDA || type == at::kXPU || type == at::kMPS || type == at::kHPU ||
          type == at::kMTIA || type == at::kPrivateUse1;
@@ -174,7 +175,7 @@ void fused_adamw(Optimizer& optimizer, const OptimizerParamGroup& group, const P
 void fused_sgd(Optimizer& optimizer, const OptimizerParamGroup& group, const ParameterList& all) {
   const auto& options = static_cast<const torch::optim::SGDOptions&>(group.options());
   for (const auto& parameters : lists_of_a_kind(all)) {
-    // Without momentum all go together, as the kernel asks whether there are averages.
+    // Without momentum all go together, since the kernel checks whether there are averages.
     struct {
       ParameterList parameters, gradients, averages;
     } first, later;

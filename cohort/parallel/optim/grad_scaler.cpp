@@ -27,7 +27,7 @@ using torch::optim::Optimizer;
 
 constexpr const char* kStateKeys[] = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"};
 
-// A tensor of one number, and its copies where others need it.
+// A tensor of one number, and its copies on other devices.
 class DeviceCopies {
  public:
   explicit DeviceCopies(at::Tensor master) : master_(std::move(master)) {}
@@ -53,7 +53,7 @@ std::vector<at::Tensor> parameters_of(const Optimizer& optimizer) {
   return parameters;
 }
 
-// In lists of one device and dtype. `takes_half`: float16 ones of parameters that are no shards, too.
+// Returns lists of one device and dtype. `takes_half`: includes float16 gradients of parameters that are not shards.
 std::vector<std::vector<at::Tensor>> gradients_to_unscale(const Optimizer& optimizer, bool takes_half) {
   std::vector<std::vector<at::Tensor>> lists;
   for (const auto& parameter : parameters_of(optimizer)) {
@@ -63,9 +63,9 @@ std::vector<std::vector<at::Tensor>> gradients_to_unscale(const Optimizer& optim
         gradient.scalar_type() != at::kHalf || takes_half || !parallel::sharding_groups(parameter).empty(),
         "Attempting to unscale FP16 gradients.");
     if (gradient.is_sparse()) gradient = gradient._values();
-    if (is_dtensor(gradient)) {  // summands that are not finite have no finite sum
+    if (is_dtensor(gradient)) {  // a sum over terms that are not finite is not finite
       if (!gradient.is_inference()) gradient.unsafeGetTensorImpl()->bump_version();
-      gradient = dtensor::parts_of(gradient).local;  // of summands, too: all ranks write alike
+      gradient = dtensor::parts_of(gradient).local;  // also for Partial: all ranks write the same
     }
     const auto found = std::find_if(lists.begin(), lists.end(), [&](const std::vector<at::Tensor>& list) {
       return list.front().device() == gradient.device() && list.front().scalar_type() == gradient.scalar_type();
@@ -140,7 +140,7 @@ std::vector<at::Tensor> GradScaler::scale(const std::vector<at::Tensor>& outputs
 
 std::vector<at::Tensor> GradScaler::unscale_gradients(Optimizer& optimizer) const {
   const at::NoGradGuard no_grad;
-  // The reciprocal in float64 is the more precise one; MPS has none.
+  // The reciprocal in float64 is more precise; MPS does not have float64.
   DeviceCopies inverse_scales(scale_.is_mps() ? scale_.reciprocal()
                                               : scale_.to(at::kDouble).reciprocal().to(at::kFloat));
   DeviceCopies found_inf(at::zeros({}, scale_.options()));
@@ -152,7 +152,7 @@ std::vector<at::Tensor> GradScaler::unscale_gradients(Optimizer& optimizer) cons
   return found_inf.all();
 }
 
-// Undefined: there are no other ranks to ask.
+// Returns an undefined tensor if there are no other ranks.
 at::Tensor GradScaler::agreed_with_ranks(const Optimizer& optimizer, std::vector<at::Tensor>& found_inf) const {
   std::vector<std::pair<Group, at::Device>> groups;
   const auto add = [&](const Group& group, c10::Device device) {

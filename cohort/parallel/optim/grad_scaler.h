@@ -1,4 +1,4 @@
-/// GradScaler: gradients of float16 computations that neither vanish nor overflow. Semantics, defaults and texts of
+/// GradScaler: scales losses so that float16 gradients neither vanish nor overflow. Semantics, defaults and texts of
 /// torch/amp/grad_scaler.py; with sharded parameters, of torch/distributed/fsdp/sharded_grad_scaler.py.
 ///
 ///     cohort::amp::GradScaler scaler;
@@ -10,10 +10,10 @@
 ///       scaler.update();              // the scale grows, or, after such a gradient, shrinks
 ///     }
 ///
-/// Ranks must agree on whether they step. Under DistributedDataParallel they do, as their gradients are the same. Where an
-/// optimizer's parameters are shards, or DTensors that an axis cuts, whether one of their gradients is not finite is asked of all
-/// ranks of the shards' groups: unscale_, or else step, is then collective, also for ranks without gradients. Where ranks have
-/// different parameters in other ways, such as stages of a pipeline, give the group of all that must agree as `process_group`.
+/// Ranks must agree on whether they step. Under DistributedDataParallel they do, since their gradients are the same. If an
+/// optimizer's parameters are shards, or DTensors that an axis shards, all ranks of the shards' groups exchange whether one of
+/// their gradients is not finite: unscale_, or else step, is then collective, also for ranks without gradients. If ranks have
+/// different parameters for other reasons, such as stages of a pipeline, set `process_group` to the group of all that must agree.
 /// Thread-safety: none.
 #pragma once
 
@@ -43,17 +43,17 @@ class OutputArchive;
 namespace cohort::amp {
 
 struct GradScalerOptions {
-  /// Absent: that of the machine's accelerator. Without such a device the scaler warns and disables itself, so say at::kCPU to
-  /// scale on the CPU.
+  /// The device type; if absent, that of the machine's accelerator. Without such a device the scaler warns and disables itself,
+  /// so set at::kCPU to scale on the CPU.
   std::optional<c10::DeviceType> device = {};
   double init_scale = 65536.0;
   double growth_factor = 2.0;
   double backoff_factor = 0.5;
-  /// After how many updates in a row without infinities and NaNs the scale grows.
+  /// The number of updates in a row without infinities and NaNs after which the scale grows.
   int64_t growth_interval = 2000;
-  /// False: scale and step do what happens without a scaler, the rest nothing.
+  /// If false, scale and step act as if there were no scaler, and the rest does nothing.
   bool enabled = true;
-  /// Asked after the groups of the optimizers' sharded parameters. Null: those alone; none where they are whole.
+  /// The group that must also agree, after the groups of the optimizers' sharded parameters. If null, only those groups.
   Group process_group = {};
 };
 
@@ -65,32 +65,32 @@ class COHORT_API GradScaler {
   GradScaler(GradScaler&&) noexcept;
   GradScaler& operator=(GradScaler&&) noexcept;
 
-  /// The outputs times the scale, each on its device. The first call decides on which device the scale lies.
+  /// Returns the outputs times the scale, each on its device. The first call decides on which device the scale lies.
   at::Tensor scale(const at::Tensor& outputs);
   std::vector<at::Tensor> scale(const std::vector<at::Tensor>& outputs);
 
   /// Divides the gradients of the optimizer's parameters by the scale, in place; the host does not wait unless ranks must agree.
-  /// Throws c10::ValueError for float16 gradients, unless they are of shards or the ranks of a group agree, as in Python's
-  /// ShardedGradScaler, and then none is changed; c10::Error when called twice before update(), after
-  /// step(), or before scale(); c10::DistBackendError when the exchange between ranks fails.
+  /// Throws c10::ValueError for float16 gradients, unless they belong to shards or the ranks of a group agree, as in Python's
+  /// ShardedGradScaler; then none is changed. Throws c10::Error if called twice before update(), after step(), or before scale();
+  /// c10::DistBackendError if the exchange between ranks fails.
   void unscale_(torch::optim::Optimizer& optimizer);
 
-  /// unscale_ if it has not been called, then optimizer.step(), unless a gradient is not finite. The host waits for the device.
-  /// Returns what the optimizer returns, or an undefined tensor if it did not step. `closure`: only if disabled.
-  /// Throws as unscale_, and c10::Error when called twice before update(), with a closure, or where no parameter has a gradient
-  /// and none is sharded.
+  /// Does unscale_ if it has not been called, then optimizer.step(), unless a gradient is not finite. The host waits for the
+  /// device. Returns the optimizer's result, or an undefined tensor if it did not step. `closure`: only if disabled. Throws as
+  /// unscale_, and c10::Error if called twice before update(), with a closure, or if no parameter has a gradient and none is
+  /// sharded.
   at::Tensor step(torch::optim::Optimizer& optimizer, const std::function<at::Tensor()>& closure = {});
-  /// False: the last step() left the optimizer's out, as a gradient was not finite. Nobody waits for a device.
+  /// False if the last step() skipped the optimizer's, since a gradient was not finite. Does not wait for a device.
   bool has_stepped() const { return has_stepped_; }
 
-  /// At the end of an iteration, after step() of all optimizers. Throws c10::Error where no gradient has been looked at.
+  /// Call it at the end of an iteration, after step() of all optimizers. Throws c10::Error if no gradient has been checked.
   void update();
-  /// Sets the scale instead; of a tensor its one element is copied. Throws c10::Error for a tensor of another device or size, or
-  /// one that requires a gradient.
+  /// Sets the scale instead; copies the one element of a tensor. Throws c10::Error for a tensor of another device or size, or one
+  /// that requires a gradient.
   void update(double new_scale);
   void update(const at::Tensor& new_scale);
 
-  /// 1 if disabled. The host waits for the device.
+  /// The scale; 1 if disabled. The host waits for the device.
   double get_scale() const;
   double get_growth_factor() const { return options_.growth_factor; }
   void set_growth_factor(double new_factor) { options_.growth_factor = new_factor; }
@@ -100,11 +100,11 @@ class COHORT_API GradScaler {
   void set_growth_interval(int64_t new_interval) { options_.growth_interval = new_interval; }
   bool is_enabled() const { return options_.enabled; }
 
-  /// Python's keys: scale, growth_factor, backoff_factor, growth_interval, _growth_tracker; none if disabled. Call it after
-  /// update().
+  /// Returns a dict with Python's keys: scale, growth_factor, backoff_factor, growth_interval, _growth_tracker; empty if
+  /// disabled. Call it after update().
   c10::impl::GenericDict state_dict() const;
-  /// Takes such a dict, also as pickles have it. Does nothing if disabled. Throws c10::Error for an empty dict, c10::ValueError
-  /// where it is no dict, or an entry is missing or no number; nothing is changed then.
+  /// Loads such a dict, also one read from a pickle. Does nothing if disabled. Throws c10::Error for an empty dict,
+  /// c10::ValueError if it is not a dict, or an entry is missing or not a number; then nothing is changed.
   void load_state_dict(const c10::IValue& state_dict);
 
   /// The same in an archive, for torch::save and torch::load.

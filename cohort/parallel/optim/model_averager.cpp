@@ -32,7 +32,7 @@ void check_periods(const std::vector<PeriodGroupSize>& period_group_sizes, int o
   std::set<int64_t> periods;
   for (const auto& [period, size] : period_group_sizes) {
     TORCH_CHECK_VALUE(period > 0 && periods.insert(period).second, "[cohort] The period ", period,
-                      " in arg ``period_group_sizes`` must be positive and there once.");
+                      " in arg ``period_group_sizes`` must be positive and unique.");
   }
   TORCH_CHECK_VALUE(period_group_sizes.back().second == overall_size, "The last value in arg ``period_group_sizes`` ",
                     period_group_sizes.back().second, " must be equal to the size of arg ``process_group`` ",

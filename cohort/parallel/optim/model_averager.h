@@ -1,4 +1,4 @@
-/// Model averagers: when to average the models of ranks that make local steps. Semantics, defaults and texts of
+/// Model averagers: decide when to average the models of ranks that make local steps. Semantics, defaults and texts of
 /// torch/distributed/algorithms/model_averaging/{averagers,hierarchical_model_averager}.py.
 ///
 ///     optim::PeriodicModelAverager averager(/*period=*/4, /*warmup_steps=*/100);
@@ -8,10 +8,10 @@
 ///       averager.average_parameters(net->parameters());   // or (optimizer): all its parameter groups
 ///     }
 ///
-/// Post-local SGD (Lin et al., arXiv:1808.07217) averages gradients in all steps at first, and models every few steps afterwards;
-/// hierarchical SGD (Wang et al., arXiv:2010.12998) averages in groups of different sizes, the larger the more seldom.
+/// Post-local SGD (Lin et al., arXiv:1808.07217) averages gradients in all steps at first, and afterwards models every few steps;
+/// hierarchical SGD (Wang et al., arXiv:2010.12998) averages in groups of different sizes, larger groups less often.
 /// Collective: construction of HierarchicalModelAverager (on every rank of the default group), and average_parameters. Parameters
-/// without a gradient are left out, so the ranks must have gradients of the same parameters.
+/// without a gradient are skipped, so the ranks must have gradients of the same parameters.
 /// Thread-safety: none.
 #pragma once
 
@@ -33,27 +33,27 @@ class COHORT_API ModelAverager {
  public:
   virtual ~ModelAverager();
 
-  /// Call once per step. Averages if this step is one for it, see there; then counts the step.
-  /// Throws as average_parameters in average_parameters.h.
+  /// Call it once per step. Averages in the steps that the derived class chooses; then counts the step. Throws as
+  /// average_parameters in average_parameters.h.
   void average_parameters(const Tensors& parameters);
   void average_parameters(const torch::optim::Optimizer& optimizer);
 
-  /// How many steps have been counted. What a checkpoint keeps, so that training goes on without another warm-up.
+  /// The number of steps counted. Save it in checkpoints, so that training continues without another warm-up.
   int64_t step = 0;
 
  protected:
-  /// Null: the default group.
+  /// If null, the default group.
   explicit ModelAverager(Group process_group);
   const Group& process_group() const { return process_group_; }
 
  private:
-  /// The group over which this step averages; null: none.
+  /// Returns the group over which this step averages; null if it does not.
   virtual Group group_of_this_step() const = 0;
 
   Group process_group_;
 };
 
-/// Averages over `process_group` in step `warmup_steps` (steps count from 0) and in every `period`-th one from there on.
+/// Averages over `process_group` in step `warmup_steps` (steps count from 0) and in every `period`-th step from there on.
 class COHORT_API PeriodicModelAverager final : public ModelAverager {
  public:
   /// Throws c10::ValueError for a period below 1 or a negative number of warm-up steps. Warns if the period is 1.
@@ -66,20 +66,21 @@ class COHORT_API PeriodicModelAverager final : public ModelAverager {
   int64_t warmup_steps_;
 };
 
-/// A period, and the number of neighbouring ranks that average whenever it is over.
+/// A period, and the number of neighboring ranks that average each time it is over.
 using PeriodGroupSize = std::pair<int64_t, int>;
 
-/// From step `warmup_steps` on, a step that one of the periods divides averages over the groups of the largest such period.
+/// From step `warmup_steps` on, averages in each step that one of the periods divides, over the groups of the largest such
+/// period.
 class COHORT_API HierarchicalModelAverager final : public ModelAverager {
  public:
   /// `period_group_sizes`: from the smallest period and group to the largest; the last group is all of `process_group`.
-  /// Collective: makes the smaller groups. Throws c10::ValueError, before it makes any, for a list without entries or with one
-  /// period twice, a first period below 1, a last group of another size than `process_group`, a size that does not divide it, or
-  /// a negative number of warm-up steps. Warns if the largest period is 1.
+  /// Collective: makes the smaller groups. Throws c10::ValueError, before it makes any, for an empty list or one with a period
+  /// twice, a first period below 1, a last group of another size than `process_group`, a size that does not divide it, or a
+  /// negative number of warm-up steps. Warns if the largest period is 1.
   explicit HierarchicalModelAverager(const std::vector<PeriodGroupSize>& period_group_sizes, int64_t warmup_steps = 0,
                                      const Group& process_group = {});
 
-  /// This rank's group of each period, in the order given.
+  /// Returns this rank's group for each period, in the given order.
   const std::vector<std::pair<int64_t, Group>>& period_process_groups() const { return groups_; }
 
  private:

@@ -22,11 +22,11 @@ namespace {
 namespace lib = torch::optim;
 
 const PythonOption kFalse{false};
-// None leaves it to Python how it computes.
+// None lets Python decide how it computes.
 const PythonOption kHowToCompute{c10::IValue(), true};
 const PythonOption kCapturable{false, true};
 
-// True of what is called "fused" in Python.
+// Whether the optimizer corresponds to Python's "fused".
 PythonOption fused(bool is_fused) { return {is_fused ? c10::IValue(true) : c10::IValue(), true}; }
 
 template <class Optimizer>

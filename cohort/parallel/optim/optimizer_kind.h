@@ -1,7 +1,8 @@
-/// OptimizerKind: what an optimizer keeps, by the names and in the order that Python's state dicts have. One table serves
-/// everything that reads or writes states by name: checkpoints, Python's state dicts, what divides states among ranks.
+/// OptimizerKind: the state of a type of optimizer, by the names and in the order of Python's state dicts. One table serves
+/// everything that reads or writes states by name: checkpoints, Python's state dicts, and code that shards states among ranks.
 ///
-/// Known are LibTorch's SGD, Adam, AdamW, Adagrad, RMSprop and LBFGS, and what is derived from them. An optimizer of your own:
+/// LibTorch's SGD, Adam, AdamW, Adagrad, RMSprop and LBFGS, and classes derived from them, are known. To add an optimizer of your
+/// own:
 ///
 ///     cohort::optim::register_optimizer_kind(cohort::optim::make_optimizer_kind<Lion, LionOptions, LionState>(
 ///         "Lion",
@@ -31,24 +32,24 @@
 
 namespace cohort::optim {
 
-/// How often a parameter was updated: Python keeps it as a float32 tensor of one element.
+/// The number of updates of a parameter: Python keeps it as a float32 tensor of one element.
 struct StepCount {
   int64_t* value;
 };
-/// A tensor of other sizes than the parameter's, as LBFGS has them: of all parameters together.
+/// A tensor of other sizes than the parameter's, such as LBFGS has for all parameters together.
 struct FreeTensor {
   at::Tensor* value;
 };
 /// An option of Python's optimizer that this one does not have.
 struct PythonOption {
-  /// What is written, and accepted.
+  /// The value that is written, and accepted.
   c10::IValue value = {};
-  /// True: every value is accepted, as it decides how Python computes and not what.
+  /// Accepts every value, because the option decides how Python computes, not what.
   bool accepts_all = false;
 };
 
-/// Where a field is: in the options or the state that the list was made for, as long as they live. A tensor that is undefined, or
-/// a list without a value, is left out of state dicts; at::Tensor* has the sizes of the parameter.
+/// The place of a field, in the options or the state that the list was made for; valid as long as they live. Undefined tensors
+/// and absent lists are left out of state dicts; at::Tensor* has the sizes of the parameter.
 using FieldPlace = std::variant<double*, int64_t*, bool*, std::tuple<double, double>*, std::optional<int64_t>*,
                                 std::optional<std::string>*, StepCount, at::Tensor*, FreeTensor,
                                 std::deque<at::Tensor>*, std::optional<std::vector<at::Tensor>>*, PythonOption>;
@@ -65,7 +66,8 @@ struct OptimizerKind {
   std::function<Fields(torch::optim::OptimizerOptions& options)> options;
   std::function<Fields(torch::optim::OptimizerParamState& state)> state;
   std::function<std::unique_ptr<torch::optim::OptimizerParamState>()> make_state;
-  /// Which tensors a state has under these options. Null, or none: a parameter that was not updated has no state to describe.
+  /// Returns the names of the tensors that a state has with these options. If null, or if the list is empty, a parameter that was
+  /// not updated has no state to describe.
   std::function<std::vector<std::string>(const torch::optim::OptimizerOptions& options)> tensors;
 };
 
@@ -93,15 +95,15 @@ OptimizerKind make_optimizer_kind(std::string name, std::function<Fields(Options
   return kind;
 }
 
-/// For the rest of the program. Of several kinds that include an optimizer the one registered last counts.
+/// Registers the kind for the rest of the program. If several kinds include an optimizer, the one registered last counts.
 COHORT_API void register_optimizer_kind(OptimizerKind kind);
-/// Null: not known. The kind lives as long as the program.
+/// Returns null if the kind is unknown. The kind lives as long as the program.
 COHORT_API const OptimizerKind* find_optimizer_kind(const torch::optim::Optimizer& optimizer);
 
-/// "SGD, Adam, AdamW, Adagrad, RMSprop and LBFGS", with those registered.
+/// Returns "SGD, Adam, AdamW, Adagrad, RMSprop and LBFGS", with the registered kinds.
 COHORT_API std::string known_optimizer_kinds();
 
-/// What a state that has not seen a step holds: zeros of the parameter's sizes. Null: nothing to describe.
+/// Returns the state before the first step: zeros of the parameter's sizes. Null if there is nothing to describe.
 COHORT_API std::unique_ptr<torch::optim::OptimizerParamState> blank_state(const OptimizerKind& kind,
                                                                           const torch::optim::OptimizerOptions& options,
                                                                           const at::Tensor& parameter);

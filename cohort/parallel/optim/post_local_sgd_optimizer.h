@@ -12,8 +12,8 @@
 ///     torch::save(optimizer, "optimizer.pt");   // the local optimizer's state, and the averager's step
 ///
 /// It has no parameter groups or state of its own: learning-rate schedulers and checkpoint::save_checkpoint take the local
-/// optimizer; averager().step is then yours to keep.
-/// Collective: step() where the averager averages. Thread-safety: none.
+/// optimizer; save averager().step yourself then.
+/// Collective: step(), if the averager averages. Thread-safety: none.
 #pragma once
 
 #include <functional>
@@ -39,7 +39,7 @@ class COHORT_API PostLocalSGDOptimizer {
   PostLocalSGDOptimizer(torch::optim::Optimizer& optimizer, ModelAverager& averager)
       : optimizer_(optimizer), averager_(averager) {}
 
-  /// The local step, then the averager's.
+  /// Makes the local step, then the averager's.
   void step();
   void zero_grad(bool set_to_none = true);
   void add_param_group(const torch::optim::OptimizerParamGroup& param_group);
@@ -47,9 +47,9 @@ class COHORT_API PostLocalSGDOptimizer {
   torch::optim::Optimizer& optimizer() const { return optimizer_; }
   ModelAverager& averager() const { return averager_; }
 
-  /// As the local optimizer's, with one more entry, "step".
+  /// Saves the local optimizer's entries, and one more, "step".
   void save(torch::serialize::OutputArchive& archive) const;
-  /// Warns and sets the averager's step to 0 where the archive has no "step", as one of the local optimizer alone.
+  /// Warns and sets the averager's step to 0 if the archive has no "step", such as one of the local optimizer alone.
   void load(torch::serialize::InputArchive& archive) const;
 
  private:

@@ -1,4 +1,4 @@
-/// Tensors: a list of tensors as an argument, given as one tensor, as a list in braces, or as any range of tensors.
+/// Tensors: an argument that is a list of tensors, given as one tensor, as a list in braces, or as any range of tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,7 +37,7 @@ class Tensors {
   std::vector<at::Tensor> list_;
 };
 
-/// Without those that have come before: modules that share a parameter give it several times.
+/// Removes repeated tensors: modules that share a parameter list it several times.
 inline std::vector<at::Tensor> each_once(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> result;
   std::unordered_set<const void*> seen;

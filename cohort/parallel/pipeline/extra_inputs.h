@@ -1,4 +1,4 @@
-/// What a step is given beside inputs and target: StepOptions::kwargs and loss_kwargs, in microbatches.
+/// Splits a step's extra inputs, StepOptions::kwargs and loss_kwargs, into microbatches.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -11,13 +11,13 @@
 
 namespace cohort::pipeline {
 
-/// Whether `tensor` can be cut so.
+/// Whether `tensor` can be split so.
 inline bool can_be_cut(const at::Tensor& tensor, int num_microbatches, int64_t dim) {
   return dim >= -tensor.dim() && dim < tensor.dim() && tensor.size(dim) >= num_microbatches;
 }
 
-/// As split_into_microbatches(), but a rank may have no tensors, and undefined ones are given to each microbatch. `name`: of
-/// StepOptions' member, for errors.
+/// As split_into_microbatches(), but the list may be empty, and undefined tensors go to each microbatch. `name`: the member of
+/// StepOptions, for errors.
 inline std::vector<TensorList> split_extra_inputs(const std::string& name, const TensorList& tensors,
                                                   int num_microbatches, std::vector<TensorChunkSpec> specs) {
   if (tensors.empty()) return std::vector<TensorList>(static_cast<size_t>(num_microbatches));
@@ -27,16 +27,17 @@ inline std::vector<TensorList> split_extra_inputs(const std::string& name, const
   specs.resize(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].defined()) specs[i] = TensorChunkSpec::replicate();
-    TORCH_CHECK_VALUE(specs[i].is_replicated || can_be_cut(tensors[i], num_microbatches, specs[i].split_dim),
-                      "[cohort] pipeline: StepOptions::", name, "[", i, "] is ", text_of(metas_of({tensors[i]})),
-                      ", which cannot be cut along dimension ", specs[i].split_dim, " into ", num_microbatches,
-                      " microbatches\n  hint: with TensorChunkSpec::replicate() in PipelineOptions::", name,
-                      "_chunk_spec each of them is given all of it");
+    TORCH_CHECK_VALUE(
+        specs[i].is_replicated || can_be_cut(tensors[i], num_microbatches, specs[i].split_dim),
+        "[cohort] pipeline: StepOptions::", name, "[", i, "] is ", text_of(metas_of({tensors[i]})),
+        ", which cannot be split along dimension ", specs[i].split_dim, " into ", num_microbatches,
+        " microbatches\n  hint: to give each of them all of it, set TensorChunkSpec::replicate() in PipelineOptions::",
+        name, "_chunk_spec");
   }
   return split_into_microbatches(tensors, num_microbatches, specs);
 }
 
-/// No part of any graph: what comes of backward must not depend on whether a schedule does it in parts.
+/// Detaches the tensor from all graphs: the result of backward must not depend on whether a schedule splits it.
 inline at::Tensor extra_input_on(c10::Device device, const at::Tensor& tensor) {
   return tensor.defined() ? tensor.detach().to(device) : tensor;
 }

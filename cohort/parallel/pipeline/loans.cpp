@@ -18,40 +18,40 @@
 
 namespace cohort::pipeline {
 
-/// 1: returned. Written by the borrower, which has then read all it wanted; the lender writes 0 before it lends again.
+/// 1: returned. The borrower writes 1 after its last read; the lender writes 0 before it lends again.
 struct Loans::Word {
   std::atomic<uint64_t> is_returned;
 };
 
 namespace {
 
-// More ranks have no use for a table of all pairs.
+// With more ranks a table of all pairs is not worth it.
 constexpr int kMostLenders = 64;
 
 bool is_returned(const Loans::Loan& loan) {
-  // Acquire: the borrower's last reads and writes come before whatever the memory is used for next.
+  // Acquire: the borrower's last reads and writes come before the next use of the memory.
   return loan.word->is_returned.load(std::memory_order_acquire) != 0;
 }
 
-// Neither the tensor nor its memory is held by anybody else, so that nobody here sees what a borrower does with it. What a
-// storage has from elsewhere than the allocator (from_blob) may be others', too.
+// Whether nobody else holds the tensor or its memory, so that nobody here sees changes by a borrower. Memory that a storage has
+// from elsewhere than the allocator (from_blob) may also be somebody else's.
 bool is_exclusive(const at::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1 &&
          tensor.storage().data_ptr().get_deleter() == c10::GetCPUAllocator()->raw_deleter() && comm::is_plain(tensor);
 }
 
-// What borrowers had when Loans went.
+// The tensors that borrowers had when Loans was destroyed.
 struct LeftLoans {
   shm::SharedMemoryPtr memory;
   std::vector<Loans::Loan> loans;
   pid_t owner = ::getpid();
 };
 
-// Takes these in, and lets go of those that have been returned. Never destroyed: others may read them while this process exits.
+// Takes these in, and releases returned ones. Never destroyed: others may read them while this process exits.
 void keep_until_returned(LeftLoans left) {
   static std::mutex mutex;
   static auto& all = *new std::vector<LeftLoans>;
-  std::vector<Loans::Loan> returned;  // goes without the lock
+  std::vector<Loans::Loan> returned;  // destroyed without the lock
   const std::lock_guard lock(mutex);
   if (!left.loans.empty()) all.push_back(std::move(left));
   for (LeftLoans& each : all) {
@@ -104,9 +104,9 @@ Loans::Loans(const Group& group, size_t part_bytes)
 }
 
 Loans::~Loans() {
-  if (::getpid() != owner_) return;  // a forked child has none of it
+  if (::getpid() != owner_) return;  // a forked child does not have the memory
   take_back();
-  // What lies in the common memory needs nobody's care: borrowers keep that.
+  // Borrowers keep the common memory themselves.
   std::erase_if(lent_, [](const Loan& loan) { return !loan.tensor.defined(); });
   keep_until_returned({memory_, std::move(lent_)});
 }
@@ -154,12 +154,12 @@ at::Tensor Loans::borrow(const LoanSlip& slip, const TensorMeta& meta, int lende
   if ((!is_in_arena && slip.area != LoanSlip::Area::kCommon) || num_bytes > most || offset > most - num_bytes ||
       slip.slot < 0 || slip.slot >= kNumSlots) {
     C10_THROW_ERROR(DistBackendError,
-                    fmt::format("[cohort] pipeline: rank {} of the group lends memory that it does not have: {} bytes "
+                    fmt::format("[cohort] pipeline: rank {} of the group lends memory outside its own: {} bytes "
                                 "from {} on in area {}, slot {}",
                                 lender, num_bytes, slip.offset, static_cast<int64_t>(slip.area), slip.slot));
   }
   auto* const data = (is_in_arena ? memory->data() : part(lender)) + offset;
-  // A forked child does not have the memory, and its parent's loan goes on.
+  // A forked child does not have the memory, and its parent's loan continues.
   auto give_back = [memory, words = memory_, word = word(lender, rank_, static_cast<int>(slip.slot)),
                     owner = ::getpid()](void*) {
     if (::getpid() == owner) word->is_returned.store(1, std::memory_order_release);

@@ -1,14 +1,14 @@
-/// Loans: tensors that a rank gives to others of its host without sending them: it says where they lie, and the other one works
-/// there until nobody has the tensor any more.
+/// Zero-copy sends: a rank gives tensors to other ranks of its host without sending them. It says where they lie, and the
+/// receiver uses them there until nobody has the tensor any more.
 ///
-/// What lies in this process's arena (comm/memory/shared_allocator.h), and is nobody else's here, is lent as it is. Everything
-/// else is copied once, into memory that the ranks of the group have in common, of which each has a part for what it lends. So
-/// whoever borrows may do with a tensor what it likes: it is the only one who has it.
+/// A tensor in this process's arena (comm/memory/shared_allocator.h) that nobody else here holds is lent as it is. Any other
+/// tensor is copied once, into memory that the ranks of the group share, of which each rank has a part for its loans. So a
+/// borrower may also write to a tensor: nobody else has it.
 ///
-/// The lender takes memory back when the borrower's last reference has gone, which a word in common memory says (one per loan,
-/// set by the borrower, cleared by the lender). What is not returned by the end of Loans is kept until it is.
+/// The lender takes memory back when the borrower's last reference is gone, as a word in shared memory says (one per loan, set by
+/// the borrower, cleared by the lender). Loans that are not returned when Loans is destroyed are kept until they are.
 ///
-/// Thread-safety: one thread at a time; borrowed tensors may go in any thread.
+/// Thread-safety: one thread at a time; borrowed tensors may be destroyed in any thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,12 +28,12 @@
 
 namespace cohort::pipeline {
 
-/// Where something lies that is lent, as it travels.
+/// The place of a lent tensor, in the form in which it is sent.
 struct LoanSlip {
   enum class Area : int64_t { kNone, kArena, kCommon };
   Area area = Area::kNone;  ///< kNone: there was no room, the tensor itself is sent
   int64_t offset = 0;       ///< from the begin of the lender's arena, or of its part
-  int64_t slot = 0;         ///< of the word that says that it has been returned
+  int64_t slot = 0;         ///< of the word that says that the tensor has been returned
 
   static constexpr int64_t kLength = 3;
   COHORT_TEST_API at::Tensor tensor() const;
@@ -42,34 +42,34 @@ struct LoanSlip {
 
 class Loans {
  public:
-  /// Between the same two ranks, at a time.
+  /// The number of simultaneous loans between two ranks.
   static constexpr int kNumSlots = 128;
 
   /// Whether ranks of `group` can lend each other anything. The same on all of them.
   static bool are_possible(const Group& group, int group_size);
-  /// A tensor that is worth it. Smaller ones go through the group's channel as fast.
+  /// Whether lending the tensor is worth it. Smaller ones are as fast through the group's channel.
   static bool suits(size_t num_bytes, const c10::Device& device) { return device.is_cpu() && num_bytes >= kLeastBytes; }
-  /// What a tensor takes of a part.
+  /// The number of bytes that a tensor takes in a part.
   static size_t part_bytes_of(size_t num_bytes) { return shm::whole_pages(num_bytes); }
 
-  /// Collective, with the same `part_bytes`: what each rank can lend at a time of what has to be copied. Requires: it is
-  /// possible. Throws c10::ValueError, on every rank, where one has too little memory.
+  /// Collective, with the same `part_bytes`: the number of bytes that each rank can lend at a time of tensors that have to be
+  /// copied. Requires are_possible(). Throws c10::ValueError, on every rank, if one has too little memory.
   COHORT_TEST_API Loans(const Group& group, size_t part_bytes);
   COHORT_TEST_API ~Loans();
   Loans(const Loans&) = delete;
   Loans& operator=(const Loans&) = delete;
 
-  /// Requires: suits(). The slip is for rank `borrower` of the group, which must borrow() by it.
+  /// Requires: suits(). The slip is for rank `borrower` of the group, which must call borrow() with it.
   COHORT_TEST_API LoanSlip lend(const at::Tensor& tensor, int borrower);
-  /// Requires: the slip, which rank `lender` has made, is not of kNone. Throws c10::DistBackendError for one that cannot be.
+  /// Requires: the slip, which rank `lender` has made, is not of kNone. Throws c10::DistBackendError for an invalid slip.
   COHORT_TEST_API at::Tensor borrow(const LoanSlip& slip, const TensorMeta& meta, int lender) const;
-  /// Takes back what has been returned. lend() does so, too.
+  /// Takes back returned loans. lend() also does so.
   COHORT_TEST_API void take_back();
-  /// Loans that have not been taken back.
+  /// The number of loans that have not been taken back.
   size_t num_lent() const { return lent_.size(); }
 
   struct Word;
-  /// What has been lent.
+  /// A loan, as its lender keeps it.
   struct Loan {
     Word* word = nullptr;
     int borrower = 0;
@@ -88,7 +88,7 @@ class Loans {
   int rank_, group_size_;
   size_t part_bytes_;
   shm::SharedMemoryPtr memory_;               ///< the words, then the ranks' parts
-  std::vector<shm::SharedMemoryPtr> arenas_;  ///< by rank, or none
+  std::vector<shm::SharedMemoryPtr> arenas_;  ///< by rank; may be empty
   shm::FreeRanges free_;                      ///< of this rank's part
   std::vector<std::vector<int>> free_slots_;  ///< by borrower
   std::vector<Loan> lent_;

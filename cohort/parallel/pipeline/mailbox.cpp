@@ -13,7 +13,7 @@ namespace cohort::pipeline {
 
 namespace {
 
-// Receives of slips are posted ahead, so what comes instead of a loan must not be taken for one.
+// Receives of slips are posted ahead, so a tensor that comes instead of a loan needs another tag.
 constexpr int kMessageTag = 0, kUnlentTag = 1;
 
 }  // namespace
@@ -36,10 +36,10 @@ void Mailbox::give(int peer, const at::Tensor& tensor) {
 }
 
 void Mailbox::send(int peer, const TensorList& tensors, bool announces) {
-  // Before anything is sent, as the receiver takes whole messages.
+  // Checks before anything is sent, since the receiver takes full messages.
   TORCH_CHECK_VALUE(std::none_of(tensors.begin(), tensors.end(), is_dtensor),
-                    "[cohort] pipeline: a stage gives a DTensor to another rank, where tensors between stages are "
-                    "plain ones\n  hint: end its forward with full_tensor() or to_local(), and begin the next "
+                    "[cohort] pipeline: a stage returned a DTensor for another rank, but tensors between stages must "
+                    "be plain\n  hint: end its forward with full_tensor() or to_local(), and begin the next "
                     "stage's with DTensor::from_local()");
   while (!sent_.empty() && sent_.front().work->isCompleted()) sent_.pop_front();
   if (announces) {
@@ -86,7 +86,7 @@ void Mailbox::post(Expected& expected) {
   expected.is_posted = true;
 }
 
-// Blocks until all of the message is here.
+// Blocks until the full message is here.
 void Mailbox::complete(Expected& expected) {
   for (const WorkPtr& work : std::exchange(expected.works, {})) work->wait();
   for (size_t i = 0; i < expected.slips.size(); ++i) {
@@ -105,7 +105,7 @@ void Mailbox::complete(Expected& expected) {
 }
 
 Mailbox::Message Mailbox::take(const Action& receive) {
-  if (loans_) loans_->take_back();  // a rank that lends in forward only would keep all until the next step
+  if (loans_) loans_->take_back();  // a rank that lends in forward only would keep everything until the next step
   for (auto& [peer, inbox] : inboxes_) {
     const auto found =
         std::find_if(inbox.begin(), inbox.end(), [&](const Expected& each) { return each.receive == receive; });
@@ -113,19 +113,19 @@ Mailbox::Message Mailbox::take(const Action& receive) {
     for (auto each = inbox.begin(); each != found + 1; ++each) {
       if (!each->is_posted) post(*each);
     }
-    // Those before it, too: what comes instead of loans is taken in the order in which it was sent.
+    // Completes earlier messages too: tensors that come instead of loans are received in the order in which they were sent.
     for (auto each = inbox.begin(); each != found + 1; ++each) complete(*each);
     Message message = std::move(found->message);
     inbox.erase(found);
     return message;
   }
-  TORCH_CHECK(false, "[cohort] pipeline: ", pipeline::text_of(receive), " is needed, but it has not been posted");
+  TORCH_CHECK(false, "[cohort] pipeline: ", pipeline::text_of(receive), " is needed, but was not posted");
 }
 
 void Mailbox::finish() {
   for (const auto& [peer, inbox] : inboxes_) {
     TORCH_CHECK(inbox.empty(), "[cohort] pipeline: ", pipeline::text_of(inbox.front().receive),
-                " was received, but nothing used it");
+                " was received, but not used");
   }
   for (const Sent& sent : sent_) sent.work->wait();
   sent_.clear();

@@ -1,8 +1,8 @@
-/// Mailbox: messages between stages on different ranks, each a list of tensors, through the group's backend.
+/// Mailbox: exchanges messages between stages on different ranks, each a list of tensors, through the group's backend.
 ///
-/// Messages from one rank come in the order in which they were sent; a receive is posted when its tensors' shapes are known.
-/// Where they come with the message, that is when the receive is needed, after those from the same rank that come before it.
-/// Where ranks share memory, large tensors are lent (loans.h): a slip of paper is sent in their place.
+/// Messages from one rank come in the order in which they were sent. A receive is posted when its tensors' shapes are known. If
+/// the shapes come with the message, it is posted when its tensors are needed, after earlier messages from the same rank. If
+/// ranks share memory, large tensors are sent without a copy (loans.h): a slip is sent in their place.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -24,34 +24,34 @@ namespace cohort::pipeline {
 
 class Mailbox {
  public:
-  /// `buffers`: where received tensors lie. `loans`: null, on all ranks, where nothing is lent. Both must outlive this.
+  /// `buffers`: the memory of received tensors. `loans`: null, on all ranks, if nothing is lent. Both must outlive this.
   Mailbox(Group group, ReceiveBuffers& buffers, Loans* loans)
       : group_(std::move(group)), buffers_(&buffers), loans_(loans) {}
 
-  /// Returns at once. `announces`: the tensors' shapes go before them. A tensor that nobody else has may become the receiver's:
-  /// the caller does not write it any more, and lets go of it without looking.
+  /// Returns at once. `announces`: sends the tensors' shapes before them. A tensor that nobody else holds may become the
+  /// receiver's: the caller must not write to it any more, and releases it without reading it.
   void send(int peer, const TensorList& tensors, bool announces);
-  /// This rank has failed: instead of an announced message.
+  /// Says that this rank has failed, instead of an announced message.
   void send_failure(int peer, c10::Device device);
 
-  /// A message that is to come from `peer` to tensors on `device`. `metas`: asked when it is posted; nothing: they come with the
-  /// message. `is_posted`: now, rather than when it is needed.
+  /// Expects a message from `peer` to tensors on `device`. `metas`: called when the receive is posted; returns nothing if the
+  /// shapes come with the message. `is_posted`: post the receive now, not when it is needed.
   void expect(const Action& receive, int peer, c10::Device device, std::function<std::optional<TensorMetas>()> metas,
               bool is_posted);
 
   struct Message {
     TensorList tensors;
     TensorMetas metas;
-    bool has_failed = false;  ///< the sender's step: nothing else has come
+    bool has_failed = false;  ///< the sender's step failed: nothing else has come
   };
   bool expects(const Action& receive) const;
-  /// Blocks until it is there. Requires: expect() of it.
+  /// Blocks until the message is there. Requires: expect() of it.
   Message take(const Action& receive);
 
-  /// What all that was sent would take of a part of Loans.
+  /// The bytes of a part of Loans that everything sent so far would take.
   size_t lendable_bytes() const { return lendable_bytes_; }
 
-  /// Blocks until all that was sent has been taken. Throws c10::Error if something was expected and not taken.
+  /// Blocks until everything sent has been received. Throws c10::Error if an expected message was not taken.
   void finish();
 
  private:
@@ -62,7 +62,7 @@ class Mailbox {
     std::function<std::optional<TensorMetas>()> metas;
     Message message;
     std::vector<WorkPtr> works;
-    std::vector<at::Tensor> slips;  ///< of tensors that are lent, else undefined
+    std::vector<at::Tensor> slips;  ///< of lent tensors, else undefined
     bool is_posted = false;
   };
   using Inbox = std::deque<Expected>;

@@ -11,12 +11,12 @@ TensorList chunks_of(const at::Tensor& tensor, int num_microbatches, const Tenso
   const auto count = static_cast<size_t>(num_microbatches);
   if (spec.is_replicated) return TensorList(count, tensor);
   TORCH_CHECK_VALUE(tensor.dim() > 0,
-                    "[cohort] pipeline: a tensor without dimensions cannot be cut into microbatches\n"
-                    "  hint: TensorChunkSpec::replicate() gives it to each of them");
+                    "[cohort] pipeline: a tensor without dimensions cannot be split into microbatches\n"
+                    "  hint: use TensorChunkSpec::replicate() to give it to each of them");
   const int64_t size = tensor.size(spec.split_dim);
   TORCH_CHECK_VALUE(size >= num_microbatches, "[cohort] Tensor size ", size,
-                    " is smaller than num_chunks\n  hint: dimension ", spec.split_dim, " is cut into ",
-                    num_microbatches, " microbatches; give fewer of them, or a larger batch");
+                    " is smaller than num_chunks\n  hint: dimension ", spec.split_dim, " is split into ",
+                    num_microbatches, " microbatches; use fewer of them, or a larger batch");
   return at::tensor_split(tensor, num_microbatches, spec.split_dim);
 }
 
@@ -49,11 +49,11 @@ TensorList merge_microbatches(const std::vector<TensorList>& microbatches, const
   TensorList result;
   if (microbatches.empty()) return result;
   const size_t num_outputs = microbatches.front().size();
-  TORCH_CHECK_VALUE(specs.empty() || specs.size() == num_outputs, "[cohort] pipeline: the last stage gives ",
+  TORCH_CHECK_VALUE(specs.empty() || specs.size() == num_outputs, "[cohort] pipeline: the last stage returns ",
                     num_outputs, " tensors, but ", specs.size(), " merge specs were given");
   for (const TensorList& each : microbatches) {
-    TORCH_CHECK_VALUE(each.size() == num_outputs, "[cohort] pipeline: microbatch 0 gave ", num_outputs,
-                      " tensors, and another one ", each.size());
+    TORCH_CHECK_VALUE(each.size() == num_outputs, "[cohort] pipeline: microbatch 0 returned ", num_outputs,
+                      " tensors, and another one returned ", each.size());
   }
   for (size_t i = 0; i < num_outputs; ++i) {
     result.push_back(merged(microbatches, i, specs.empty() ? MergeSpec() : specs[i]));

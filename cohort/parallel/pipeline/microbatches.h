@@ -1,5 +1,5 @@
-/// Microbatches: how a batch is cut into them, and how what the last stage gives is put together again. As
-/// torch/distributed/pipelining/microbatch.py: tensor_split along a dimension, so the last ones may be smaller.
+/// Splits a batch into microbatches, and merges the last stage's outputs. As torch/distributed/pipelining/microbatch.py: uses
+/// tensor_split along a dimension, so the last ones may be smaller.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,16 +14,16 @@
 
 namespace cohort {
 
-/// Of one input.
+/// How one input is split.
 struct TensorChunkSpec {
   int64_t split_dim = 0;
-  /// Each microbatch gets all of it.
+  /// Gives each microbatch the full tensor.
   bool is_replicated = false;
 
   static TensorChunkSpec replicate() { return {0, true}; }
 };
 
-/// Of one output: concatenated along a dimension, or reduced one after the other, as a loss per microbatch may be.
+/// How one output is merged: concatenated along a dimension, or reduced one after the other, for example a loss per microbatch.
 struct MergeSpec {
   int64_t cat_dim = 0;
   std::function<at::Tensor(const at::Tensor& sum_so_far, const at::Tensor& chunk)> reduce = {};
@@ -34,12 +34,13 @@ struct MergeSpec {
   }
 };
 
-/// Each microbatch's tensors. `specs`: one per tensor; none at all: dimension 0 for each. Throws c10::ValueError for tensors
-/// that are too small for so many, and for another number of specs.
+/// Returns each microbatch's tensors. `specs`: one per tensor; if empty, dimension 0 for each. Throws c10::ValueError for tensors
+/// that are too small for this number, and for another number of specs.
 COHORT_API std::vector<TensorList> split_into_microbatches(const TensorList& tensors, int num_microbatches,
                                                            const std::vector<TensorChunkSpec>& specs = {});
 
-/// Throws c10::ValueError for microbatches with different numbers of tensors, and for another number of specs.
+/// Merges the tensors of all microbatches. Throws c10::ValueError for microbatches with different numbers of tensors, and for
+/// another number of specs.
 COHORT_API TensorList merge_microbatches(const std::vector<TensorList>& microbatches,
                                          const std::vector<MergeSpec>& specs = {});
 

@@ -1,4 +1,5 @@
-// What all ranks of a pipeline must have alike, compared in the first step: otherwise some would wait for what never comes.
+// The facts that must be the same on all ranks of a pipeline, compared in the first step: otherwise some ranks would wait
+// forever.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 std::string yes_or_no(bool value) { return value ? "set" : "not set"; }
 
 std::string name_of_shapes(int giver) {
-  return fmt::format("what stage {} gives (output_args) and stage {} takes (input_args)", giver, giver + 1);
+  return fmt::format("the data from stage {} (output_args) to stage {} (input_args)", giver, giver + 1);
 }
 
 }  // namespace
@@ -36,7 +37,7 @@ comm::Facts PipelineRuntime::facts_of_shapes() const {
   return facts;
 }
 
-// With each other rank, also where there are none.
+// Returns a fact for each other rank, even without ties.
 comm::Facts PipelineRuntime::facts_of_ties() const {
   const Group group = group_of_ranks();
   comm::Facts facts;
@@ -50,7 +51,7 @@ comm::Facts PipelineRuntime::facts_of_ties() const {
     }
     const int own = comm::number_in_job(group, rank_), peer = comm::number_in_job(group, other);
     facts.push_back(
-        {fmt::format("what ranks {} and {} have as tied_parameters", std::min(own, peer), std::max(own, peer)),
+        {fmt::format("the list tied_parameters of ranks {} and {}", std::min(own, peer), std::max(own, peer)),
          text.empty() ? "nothing" : text});
   }
   return facts;
@@ -71,9 +72,9 @@ void PipelineRuntime::agree(bool has_backward) const {
   const auto ties = facts_of_ties();
   claim.shared_facts.insert(claim.shared_facts.end(), ties.begin(), ties.end());
   claim.hint =
-      "all ranks of a pipeline need the same schedule and options; a stage takes what the one before it gives; two "
-      "ranks "
-      "with tied parameters both name each other's stage, and the same parameters in the same order";
+      "all ranks of a pipeline need the same schedule and options; the inputs of a stage are the outputs of the stage "
+      "before it; two ranks with tied parameters must name each other's stage, and the same parameters in the same "
+      "order";
   const comm::CalledFor purpose(kStepAgreement);
   comm::agree(claim, {group_of_ranks()});
 }

@@ -1,4 +1,4 @@
-/// PipelineLoss: the loss of a microbatch, from the last stage's outputs, the target, and what a step gives beside it.
+/// PipelineLoss: the loss of a microbatch, from the last stage's outputs, the target, and a step's loss_kwargs.
 ///
 ///     options.loss_fn = cohort::loss_of([](auto& y, auto& target) { return at::mse_loss(y, target); });
 ///     options.loss_fn = cohort::loss_of([](auto& y, auto& target, auto& weights) { ... });  // of StepOptions::loss_kwargs
@@ -30,10 +30,10 @@ concept LossFunction =
     !std::is_same_v<Function, PipelineLoss> && (std::is_convertible_v<Function, std::function<LossOfTarget>> ||
                                                 std::is_convertible_v<Function, std::function<LossOfTargetAndMore>>);
 
-/// Throws c10::ValueError: a loss that takes `expected` tensors of loss_kwargs was given `actual`.
+/// Throws c10::ValueError: a loss that takes `expected` tensors of loss_kwargs got `actual`.
 [[noreturn]] COHORT_API void throw_wrong_loss_kwargs(size_t expected, size_t actual);
 
-/// How many tensors `Function` takes: two or more.
+/// The number of tensors that `Function` takes: two or more.
 template <class Function, class... Tensors>
 constexpr size_t num_loss_tensors() {
   if constexpr (std::is_invocable_v<const Function&, const Tensors&...>) {
@@ -57,7 +57,7 @@ class PipelineLoss {
   using OfTarget = pipeline::detail::LossOfTarget;
   using OfTargetAndMore = pipeline::detail::LossOfTargetAndMore;
 
-  /// No loss; so are empty std::functions.
+  /// No loss, as is an empty std::function.
   PipelineLoss() = default;
   /// `function`: an OfTarget or an OfTargetAndMore.
   template <pipeline::detail::LossFunction Function>
@@ -88,8 +88,8 @@ class PipelineLoss {
   std::function<OfTargetAndMore> function_;
 };
 
-/// A loss of one output: loss_of([](const at::Tensor& output, const at::Tensor& target) { ... }). Further arguments, tensors,
-/// are those of StepOptions::loss_kwargs.
+/// Makes a loss of one output: loss_of([](const at::Tensor& output, const at::Tensor& target) { ... }). Further arguments of the
+/// function, tensors, are those of StepOptions::loss_kwargs.
 template <class Function>
 auto loss_of(Function function) {
   constexpr size_t kNumTensors = pipeline::detail::num_loss_tensors<Function, at::Tensor, at::Tensor>();

@@ -35,7 +35,7 @@ TensorMetas with_gradient(const TensorMetas& metas) {
   return result;
 }
 
-// Of shapes that were given beforehand.
+// Returns the facts about shapes that the user has given.
 TensorMetas given_metas(const TensorList& examples, bool has_backward) {
   TensorMetas metas = metas_of(examples);
   for (TensorMeta& meta : metas) {
@@ -61,17 +61,18 @@ std::vector<bool> gradient_flags(const TensorMetas& metas) {
 [[noreturn]] void throw_other_shapes(const Action& action, const TensorMetas& metas, const TensorMetas& known,
                                      bool are_given) {
   const std::string given = text_of(metas), wanted = text_of(known);
-  const std::string what = fmt::format("[cohort] pipeline: stage {} gives {} for microbatch {}, but ", action.stage,
+  const std::string what = fmt::format("[cohort] pipeline: stage {} returned {} for microbatch {}, but ", action.stage,
                                        given, action.microbatch);
   if (given == wanted) {
-    C10_THROW_ERROR(ValueError, what +
-                                    "other ones of them have gradients than were expected\n  hint: in training all "
-                                    "floating-point outputs of a stage must depend on parameters that are trained, or "
-                                    "do so as in the first step");
+    C10_THROW_ERROR(ValueError,
+                    what +
+                        "others of them require gradients than expected\n  hint: in training let all floating-point "
+                        "outputs of a stage depend on trained parameters, or the same ones as in the first step");
   }
   if (are_given) C10_THROW_ERROR(ValueError, what + "its output_args are " + wanted);
-  C10_THROW_ERROR(ValueError, what + "gave " + wanted +
-                                  " in the first step\n  hint: PipelineOptions::dynamic_shapes lets shapes differ");
+  C10_THROW_ERROR(
+      ValueError,
+      what + wanted + " in the first step\n  hint: set PipelineOptions::dynamic_shapes to let shapes differ");
 }
 
 }  // namespace
@@ -92,7 +93,7 @@ PipelineRuntime::PipelineRuntime(PipelineOrder order, StageRanks stage_ranks, co
   check_ties();
   list_ = without_overlaps(order_[static_cast<size_t>(rank_)], stage_ranks_);
   take_given_shapes();
-  // Ranks train different parts: there is nothing to exchange unless they are replicated, too.
+  // Ranks train different parts: they exchange no gradients unless they are also replicated.
   if (stages.front().group_size() > 1) comm::gradients_are_exchanged();
 }
 
@@ -119,8 +120,8 @@ void PipelineRuntime::take_given_shapes() {
                     "[cohort] pipeline: input_args and output_args are given for some stages and not for others\n"
                     "  hint: give them for all stages of a pipeline, or for none");
   TORCH_CHECK_VALUE(!options_.dynamic_shapes,
-                    "[cohort] pipeline: dynamic_shapes is set, but stages have input_args and output_args, which hold "
-                    "for every step");
+                    "[cohort] pipeline: dynamic_shapes is set, but stages have input_args and output_args, which apply "
+                    "to every step");
   has_given_shapes_ = true;
   for (Shapes* const shapes : {&training_shapes_, &evaluation_shapes_}) {
     const bool has_backward = shapes == &training_shapes_;
@@ -136,16 +137,15 @@ void PipelineRuntime::take_given_shapes() {
 }
 
 TensorList PipelineRuntime::run(const TensorList& inputs, const StepOptions& options, bool has_backward) {
-  TORCH_CHECK(
-      !has_failed_,
-      "[cohort] pipeline: an earlier step failed, so the ranks no longer agree on what comes next\n  hint: start "
-      "again from a checkpoint");
-  has_failed_ = true;  // until it is over
+  TORCH_CHECK(!has_failed_,
+              "[cohort] pipeline: an earlier step failed, so the ranks no longer agree on the next step\n  hint: start "
+              "again from a checkpoint");
+  has_failed_ = true;  // until the step is over
   if (!have_agreed_ && first_here().group_size() > 1) agree(has_backward);
   have_agreed_ = true;
   step_ = make_step(has_backward);
   step_->returns_outputs = options.return_outputs;
-  // Others may wait for this rank in collectives of its stages, which a rank that only sends and receives takes no part in.
+  // Others may wait for this rank in collectives of its stages, in which a rank that only sends and receives takes no part.
   if (is_initialized() && get_world_size() > first_here().group_size()) step_->failure.leave_at_once();
   TensorList merged;
   try {
@@ -165,7 +165,7 @@ TensorList PipelineRuntime::run(const TensorList& inputs, const StepOptions& opt
 TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions& options) {
   const at::AutoGradMode gradients(step_->has_backward && at::GradMode::is_enabled());
   step_->failure.attempt("", [&] { begin(inputs, options); });
-  // So that ranks without a loss have the scale, too.
+  // Gives the scale also to ranks without a loss.
   if (step_->has_backward && backward_.scaler) scaled(at::zeros({}, first_here().device()));
   if (step_->has_backward && !are_ties_equal_) share_tied_values();
   are_ties_equal_ = are_ties_equal_ || step_->has_backward;
@@ -185,8 +185,8 @@ TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions
   return merged;
 }
 
-// Collective, after steps whose messages may be larger than those of earlier ones. What a step has sent is the most that can be
-// lent at a time; pages come into being as they are used.
+// Called after steps whose messages may be larger than those of earlier ones. Collective. The bytes that a step has sent are the
+// most that can be lent at a time; pages are allocated when they are used.
 void PipelineRuntime::make_room_for_loans() {
   if (step_->shapes->are_counted && !options_.dynamic_shapes) return;
   step_->shapes->are_counted = true;
@@ -194,12 +194,12 @@ void PipelineRuntime::make_room_for_loans() {
   const auto own_bytes = static_cast<int64_t>(step_->mailbox.lendable_bytes());
   const auto num_bytes = static_cast<size_t>(comm::RankExchange(group_of_ranks()).largest({own_bytes}).front());
   if (num_bytes <= loan_bytes_) return;
-  // Shapes that grow from step to step must not end in an allocation for each.
+  // Shapes that grow from step to step must not need an allocation in each.
   loan_bytes_ = std::max(num_bytes, 2 * loan_bytes_);
   try {
     loans_ = std::make_unique<Loans>(group_, loan_bytes_);
   } catch (const c10::ValueError&) {
-    can_lend_ = false;  // there is too little memory, on all ranks: what there was, if anything, goes on
+    can_lend_ = false;  // there is too little memory, on all ranks: keeps using the earlier memory, if any
   }
 }
 
@@ -338,7 +338,8 @@ void PipelineRuntime::finish_last(const Action& action) {
   const TensorList& outputs = run.outputs(action.microbatch);
   if (!step_->targets.empty()) {
     const at::Tensor loss = options_.loss_fn(outputs, step_->targets[microbatch], step_->loss_kwargs[microbatch]);
-    TORCH_CHECK_VALUE(loss.defined() && loss.numel() == 1, "[cohort] pipeline: a loss is one number, but loss_fn gave ",
+    TORCH_CHECK_VALUE(loss.defined() && loss.numel() == 1,
+                      "[cohort] pipeline: a loss must be one number, but loss_fn returned ",
                       loss.defined() ? text_of(metas_of({loss})) : "nothing");
     step_->losses[microbatch] = step_->has_backward ? loss.detach() : loss;
     if (step_->has_backward) run.set_loss(action.microbatch, scaled(loss));
@@ -349,7 +350,7 @@ void PipelineRuntime::finish_last(const Action& action) {
   if (!step_->has_backward) run.drop_outputs(action.microbatch);
 }
 
-// What backward begins with.
+// Returns the tensor with which backward begins.
 at::Tensor PipelineRuntime::scaled(const at::Tensor& loss) const {
   const int64_t divisor = backward_.num_steps * (options_.scale_grads ? num_microbatches_ : 1);
   const at::Tensor scaled = backward_.scaler ? backward_.scaler->scale(loss) : loss;

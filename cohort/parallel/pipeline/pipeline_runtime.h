@@ -20,8 +20,8 @@ namespace cohort::pipeline {
 
 class PipelineRuntime {
  public:
-  /// Requires: the order, with communication, is complete and ends. Throws c10::ValueError where `stages` are not what
-  /// `stage_ranks` says this rank has.
+  /// Requires: the order, with communication, is complete and ends. Throws c10::ValueError if `stages` are not those of this rank
+  /// in `stage_ranks`.
   PipelineRuntime(PipelineOrder order, StageRanks stage_ranks, const std::vector<PipelineStage>& stages,
                   int num_microbatches, PipelineOptions options);
 
@@ -39,14 +39,14 @@ class PipelineRuntime {
   bool has_dynamic_shapes() const { return options_.dynamic_shapes; }
 
  private:
-  /// What is known of messages from the first step on; training and evaluation have their own.
+  /// Facts about messages, known after the first step; training and evaluation each have their own.
   struct Shapes {
     bool are_known = false;
-    bool are_counted = false;                   ///< a step has shown how much of it can be lent
+    bool are_counted = false;                   ///< whether a step has shown how much of it can be lent
     std::map<ActionKey, TensorMetas> received;  ///< by receive
     std::map<ActionKey, TensorMetas> sent;      ///< by send
   };
-  /// What a step has beside its stages' own.
+  /// The state of a running step, besides that of its stages.
   struct Step {
     Step(const Group& group, ReceiveBuffers& buffers, Loans* loans) : mailbox(group, buffers, loans) {}
     Mailbox mailbox;
@@ -64,7 +64,7 @@ class PipelineRuntime {
   StageRun& stage_of(const Action& action) { return *stages_.at(action.stage); }
   const PipelineStage& first_here() const { return stages_.begin()->second->stage(); }
   bool is_local(int stage) const { return stages_.contains(stage); }
-  /// The pipeline's; null where this process is alone.
+  /// The pipeline's group; null if this process is alone.
   Group group_of_ranks() const;
   int rank_of(int stage) const { return stage_ranks_[static_cast<size_t>(stage)]; }
   void check_stages() const;
@@ -96,14 +96,14 @@ class PipelineRuntime {
   void send_backward(const Action& action);
   void expect(const Action& action);
   std::optional<TensorMetas> metas_of_receive(const Action& receive) const;
-  // What a rank that has failed does instead: it keeps the order of messages, and computes nothing.
+  // The actions of a rank that has failed: it keeps the order of messages, and computes nothing.
   void drain(const Action& action);
   void drop_message(const Action& receive);
   void send_zeros(const Action& action);
 
   void make_room_for_loans();
   void share_tied_values();
-  // Gradients from before the steps that add up are no part of what is exchanged after them.
+  // Gradients from before the accumulating steps are not part of the exchange after them.
   TensorList take_tied_gradients() const;
   void add_tied_gradients(const TensorList& earlier);
   TensorList exchanged(const TensorList& own) const;
@@ -112,7 +112,7 @@ class PipelineRuntime {
   bool counts_elsewhere(const at::Tensor& parameter) const;
 
   PipelineOrder order_;
-  ActionList list_;  ///< this rank's, as it runs
+  ActionList list_;  ///< the actions of this rank, as they run
   StageRanks stage_ranks_;
   int num_microbatches_;
   PipelineOptions options_;
@@ -128,8 +128,8 @@ class PipelineRuntime {
   bool has_given_shapes_ = false;
   bool have_agreed_ = false;
   bool are_ties_equal_ = false;
-  std::optional<TensorList> earlier_gradients_;  ///< of tied parameters, while steps add up
-  std::unique_ptr<Step> step_;                   ///< while one runs
+  std::optional<TensorList> earlier_gradients_;  ///< of tied parameters, while gradients accumulate over steps
+  std::unique_ptr<Step> step_;                   ///< while a step runs
   bool has_failed_ = false;
 };
 

@@ -22,7 +22,7 @@ namespace pipeline::detail {
 void throw_wrong_loss_kwargs(size_t expected, size_t actual) {
   C10_THROW_ERROR(ValueError,
                   c10::str("[cohort] pipeline: loss_fn takes ", expected, expected == 1 ? " tensor" : " tensors",
-                           " beside outputs and target, but StepOptions::loss_kwargs has ", actual));
+                           " besides outputs and target, but StepOptions::loss_kwargs has ", actual));
 }
 
 }  // namespace pipeline::detail
@@ -35,12 +35,12 @@ pipeline::PipelineShape shape_of_stages(const std::vector<PipelineStage>& stages
   for (const PipelineStage& stage : stages) {
     TORCH_CHECK_VALUE(
         stage.num_stages() == first.num_stages() && stage.group() == first.group(),
-        "[cohort] pipeline: all stages of a schedule are of one pipeline, with as many stages and one group");
+        "[cohort] pipeline: all stages of a schedule must belong to one pipeline, with the same num_stages and group");
   }
   return {first.group_size(), first.num_stages(), num_microbatches};
 }
 
-// A list that is complete and comes to an end.
+// A list that is complete and ends.
 struct FullOrder {
   pipeline::PipelineOrder order;
   pipeline::StageRanks stage_ranks;
@@ -49,10 +49,9 @@ struct FullOrder {
 FullOrder complete(const pipeline::PipelineOrder& order, pipeline::OrderFormat format,
                    const pipeline::PipelineShape& shape, bool defers) {
   using namespace pipeline;
-  TORCH_CHECK_VALUE(
-      !defers || format == OrderFormat::kComputeOnly,
-      "[cohort] pipeline: defer_receives is for lists whose communication the schedule adds, but a list of "
-      "format kComputeComms has its own");
+  TORCH_CHECK_VALUE(!defers || format == OrderFormat::kComputeOnly,
+                    "[cohort] pipeline: defer_receives is for lists to which the schedule adds communication, but a "
+                    "list of format kComputeComms has its own");
   FullOrder full{order, comm::or_throw_value(validate_compute(order, shape, format))};
   if (format == OrderFormat::kComputeOnly) {
     comm::or_throw_value(simulate(order, full.stage_ranks, format));
@@ -116,7 +115,7 @@ at::Tensor PipelineSchedule::mean_loss(const std::function<std::vector<at::Tenso
 
 void PipelineSchedule::set_backward(const PipelineBackward& backward) {
   TORCH_CHECK_VALUE(backward.num_steps >= 1, "[cohort] pipeline: num_steps is ", backward.num_steps,
-                    ", but at least one step makes an optimizer's");
+                    ", but it must be at least 1");
   state_->runtime.set_backward(backward);
 }
 

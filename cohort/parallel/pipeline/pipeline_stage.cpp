@@ -7,15 +7,15 @@ namespace pipeline::detail {
 void throw_wrong_inputs(size_t expected, size_t actual) {
   C10_THROW_ERROR(ValueError, c10::str("[cohort] pipeline: the stage's forward takes ", expected,
                                        expected == 1 ? " tensor" : " tensors", ", but it was given ", actual,
-                                       "\n  hint: it is given what the stage before gives, or step()'s inputs, and "
-                                       "then StepOptions::kwargs"));
+                                       "\n  hint: pass as many tensors: the outputs of the stage before, or step()'s "
+                                       "inputs, and then StepOptions::kwargs"));
 }
 
 }  // namespace pipeline::detail
 
 namespace {
 
-// Shapes and dtypes alone.
+// Keeps only shapes and dtypes.
 std::optional<TensorList> without_memory(const std::optional<TensorList>& examples) {
   if (!examples) return {};
   TensorList tensors;

@@ -4,9 +4,9 @@
 ///     cohort::PipelineStage stage(parts[rank], rank, 2);
 ///     cohort::PipelineSchedule schedule("1F1B", {stage}, 4, {.loss_fn = loss});
 ///
-/// What a stage's forward takes is what the one before returns: a tensor, a std::vector, tuple or pair of tensors; and then
-/// StepOptions::kwargs. The module may be wrapped by DistributedDataParallel or fully_shard, and hold checkpointed blocks. As
-/// PipelineStage of torch/distributed/pipelining/stage.py; shapes are found in the first step.
+/// A stage's forward takes the result of the stage before, a tensor or a std::vector, tuple or pair of tensors, and then
+/// StepOptions::kwargs. The module may be wrapped by DistributedDataParallel or fully_shard, and may have checkpointed blocks. As
+/// PipelineStage of torch/distributed/pipelining/stage.py; the first step determines the shapes.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -30,14 +30,14 @@ namespace cohort {
 
 namespace pipeline::detail {
 
-/// Throws c10::ValueError: a forward that takes `expected` tensors was given `actual`.
+/// Throws c10::ValueError: a forward that takes `expected` tensors got `actual`.
 [[noreturn]] COHORT_API void throw_wrong_inputs(size_t expected, size_t actual);
 
 }  // namespace pipeline::detail
 
 namespace pipeline {
 
-/// From what the stage before gave, and StepOptions::kwargs, to what the next one gets.
+/// Computes the inputs of the next stage from the results of the stage before and StepOptions::kwargs.
 using StageForward = std::function<TensorList(const TensorList&)>;
 
 template <class Value>
@@ -77,7 +77,7 @@ struct StageCall<Return(Arguments...)> {
   }
 };
 
-/// forward is overloaded or a template: it is given one tensor.
+/// If forward is overloaded or a template, it gets one tensor.
 template <>
 struct StageCall<parallel::NoSignature> {
   template <class Module>
@@ -97,13 +97,13 @@ StageForward forward_of(const std::shared_ptr<Module>& module) {
 }  // namespace pipeline
 
 struct PipelineStageOptions {
-  /// Where the stage computes; what it is given is moved there. Absent: where its first parameter is, else the CPU.
+  /// The device on which the stage computes; inputs are moved there. If absent, that of its first parameter, else the CPU.
   std::optional<c10::Device> device = {};
-  /// The ranks of the pipeline. Null: the default group; without one, this process alone.
+  /// The ranks of the pipeline. If null, the default group; without one, this process alone.
   Group group = {};
-  /// Examples of what the stage is given, without kwargs, and what it gives, of one microbatch: only shapes and dtypes matter, so
-  /// they may be on device "meta". In training all floating-point ones have gradients. Given for all stages of a pipeline or for
-  /// none; absent: they are found in the first step.
+  /// Examples of the stage's inputs, without kwargs, and outputs, for one microbatch: only shapes and dtypes matter, so they may
+  /// be on device "meta". In training all floating-point ones have gradients. Give them for all stages of a pipeline or for none;
+  /// if absent, the first step determines them.
   std::optional<TensorList> input_args = {};
   std::optional<TensorList> output_args = {};
 };
@@ -111,12 +111,12 @@ struct PipelineStageOptions {
 class COHORT_API PipelineStage {
  public:
   /// `net`: a module's holder, or a std::shared_ptr to one. Throws c10::ValueError for an index that is not below `num_stages`,
-  /// c10::Error where there are more ranks than stages.
+  /// c10::Error if there are more ranks than stages.
   template <class Net>
   PipelineStage(const Net& net, int stage_index, int num_stages, const PipelineStageOptions& options = {})
       : PipelineStage(pointer_to(net), pipeline::forward_of(pointer_to(net)), stage_index, num_stages, options) {}
-  /// `forward` runs `module` its own way; it runs no wrappers (DistributedDataParallel, fully_shard) but `module` and those in
-  /// it.
+  /// `forward` may run `module` in any way; the only wrappers (DistributedDataParallel, fully_shard) that it may run are `module`
+  /// and those in it.
   PipelineStage(std::shared_ptr<torch::nn::Module> module, pipeline::StageForward forward, int stage_index,
                 int num_stages, const PipelineStageOptions& options = {});
 

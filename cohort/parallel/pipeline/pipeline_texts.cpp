@@ -1,4 +1,4 @@
-// What pipeline_schedule.h has beside the schedule itself: lists, files, drawings.
+// The parts of pipeline_schedule.h besides the schedule itself: lists, files, drawings.
 #include <c10/util/Exception.h>
 
 #include "cohort/comm/error/throw_error.h"

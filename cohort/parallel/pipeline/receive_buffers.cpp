@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kLeastPooledBytes = size_t{64} << 10;
 
-// Neither the tensor nor a view of it is held by anybody else.
+// Whether nobody else holds the tensor or a view of it.
 bool is_free(const at::Tensor& tensor) { return tensor.use_count() == 1 && tensor.storage().use_count() == 1; }
 
 }  // namespace

@@ -1,5 +1,5 @@
-/// ReceiveBuffers: memory for what comes from other ranks, used again from microbatch to microbatch and from step to step: new
-/// pages cost more than the copy into them.
+/// ReceiveBuffers: memory for tensors from other ranks, reused from microbatch to microbatch and from step to step: new pages
+/// cost more than the copy into them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,9 +15,9 @@ namespace cohort::pipeline {
 
 class ReceiveBuffers {
  public:
-  /// A tensor of any content whose memory nobody else has. On accelerators, which recycle memory themselves, a new one.
+  /// Returns an uninitialized tensor whose memory nobody else has. On accelerators, which reuse memory themselves, a new one.
   COHORT_TEST_API at::Tensor take(const TensorMeta& meta, const c10::Device& device);
-  /// After a step: lets go of what it has not used.
+  /// After a step: frees the buffers that it has not used.
   COHORT_TEST_API void end_step();
   size_t size() const { return buffers_.size(); }
 

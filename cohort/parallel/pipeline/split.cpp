@@ -30,7 +30,7 @@ void wait_for(const at::Tensor& tensor) {
   if (!tensor.is_cpu()) tensor.sum().item();
 }
 
-// Forward and backward, without a trace in parameters' gradients.
+// Runs forward and backward, and leaves parameters' gradients unchanged.
 at::Tensor run_layer(torch::nn::AnyModule& layer, const at::Tensor& input) {
   const at::AutoGradMode with_gradients(true);
   TensorList leaves;
@@ -51,7 +51,7 @@ at::Tensor run_layer(torch::nn::AnyModule& layer, const at::Tensor& input) {
   return output.detach();
 }
 
-// Buffers, such as the statistics of batch norm, as they were.
+// Restores buffers, such as the statistics of batch norm.
 class KeptBuffers {
  public:
   explicit KeptBuffers(const torch::nn::Module& module) : buffers_(module.buffers()) {
@@ -70,7 +70,7 @@ std::vector<double> timed(const torch::nn::Sequential& net, const at::Tensor& mi
   std::vector<double> costs;
   at::Tensor input = microbatch;
   for (torch::nn::AnyModule layer : *net) {
-    at::Tensor output = run_layer(layer, input);  // the first one is slower
+    at::Tensor output = run_layer(layer, input);  // the first run is slower
     double fastest = 0;
     for (int i = 0; i < num_repeats; ++i) {
       const auto begin = std::chrono::steady_clock::now();
@@ -155,7 +155,7 @@ std::vector<double> measured_costs(const torch::nn::Sequential& net, const at::T
   const auto told = ranks.from_first(measured);
   if (failure) std::rethrow_exception(failure);
   const auto numbers =
-      comm::unpickle(comm::or_throw(told, "measured_costs: rank 0 of the group, which measures, has failed"));
+      comm::unpickle(comm::or_throw(told, "measured_costs: rank 0 of the group, which measures, failed"));
   if (ranks.is_first()) return costs;
   for (const c10::IValue& cost : numbers.toListRef()) costs.push_back(cost.toDouble());
   return costs;

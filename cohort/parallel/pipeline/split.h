@@ -1,12 +1,12 @@
-/// How a model whose layers stand in a row is cut into the stages of a pipeline: by counts, by their number of parameters, or by
-/// the time that they take.
+/// Splits a model whose layers run one after the other into the stages of a pipeline: by counts, by their number of parameters,
+/// or by the time that they take.
 ///
 ///     auto parts = cohort::split_sequential(net, 4);                                     // even numbers of parameters
 ///     auto parts = cohort::split_sequential(net, cohort::balanced_counts(cohort::measured_costs(net, microbatch), 4));
 ///     cohort::PipelineStage stage(parts[rank], rank, 4);
 ///
-/// Parts share the layers with `net`, under their names there: the state dicts of all parts together are that of `net`. A rank
-/// keeps its own part and lets `net` and the others go.
+/// Parts share the layers with `net`, with the names that they have there: the state dicts of all parts together are that of
+/// `net`. A rank keeps its own part and drops `net` and the others.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,31 +19,33 @@
 
 namespace cohort {
 
-/// Parts of `counts[i]` layers each. Throws c10::ValueError unless the counts are positive and share out all layers.
+/// Returns parts of `counts[i]` layers each. Throws c10::ValueError unless the counts are positive and add up to the number of
+/// layers.
 COHORT_API std::vector<torch::nn::Sequential> split_sequential(const torch::nn::Sequential& net,
                                                                const std::vector<int>& counts);
-/// By numbers of parameters. Throws c10::ValueError for fewer layers than stages.
+/// Splits by numbers of parameters. Throws c10::ValueError for fewer layers than stages.
 COHORT_API std::vector<torch::nn::Sequential> split_sequential(const torch::nn::Sequential& net, int num_stages);
 
-/// How many layers each stage has, at least one, so that the largest sum of costs is as small as it can be. Throws
-/// c10::ValueError for fewer layers than stages, and for costs that are negative or no numbers.
+/// Returns the number of layers of each stage, at least one, so that the largest sum of costs is as small as possible. Throws
+/// c10::ValueError for fewer layers than stages, and for costs that are negative or NaN.
 COHORT_API std::vector<int> balanced_counts(const std::vector<double>& costs, int num_stages);
 
-/// By layer: how many numbers its parameters have.
+/// Returns for each layer the number of elements of its parameters.
 COHORT_API std::vector<double> parameter_costs(const torch::nn::Sequential& net);
 
 struct MeasureOptions {
-  /// Of each layer; the fastest one counts.
+  /// Measurements of each layer; the fastest one counts.
   int num_repeats = 5;
-  /// The ranks that are to have the same numbers. Null: the default group; without one, this process alone.
+  /// The ranks that must get the same numbers. If null, the default group; without one, this process alone.
   Group group = {};
 };
-/// By layer: seconds of forward and backward of `microbatch`, as rank 0 of the group measures them. Leaves parameters, gradients
-/// and buffers as they were; layers that draw random numbers do. Collective, where there is a group.
+/// Returns for each layer the seconds of forward and backward of `microbatch`, as rank 0 of the group measures them. Leaves
+/// parameters, gradients and buffers as they were; layers that draw random numbers advance the generator. Collective if there is
+/// a group.
 COHORT_API std::vector<double> measured_costs(const torch::nn::Sequential& net, const at::Tensor& microbatch,
                                               const MeasureOptions& options = {});
 
-/// The same of a list of blocks of any type: which stage has which of them. Throws as split_sequential.
+/// The same for a list of blocks of any type: returns the blocks of each stage. Throws as split_sequential.
 COHORT_API std::vector<std::vector<size_t>> split_indices(const std::vector<int>& counts, size_t num_layers);
 template <class Block>
 std::vector<std::vector<Block>> split_blocks(const std::vector<Block>& blocks, const std::vector<int>& counts) {

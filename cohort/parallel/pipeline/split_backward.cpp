@@ -23,7 +23,7 @@ using torch::autograd::Edge;
 using torch::autograd::edge_list;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
-// Another smart pointer in each release of LibTorch.
+// LibTorch's releases have different smart pointers.
 using NodePtr = decltype(Edge::function);
 using NodeSet = std::unordered_set<Node*>;
 
@@ -37,7 +37,7 @@ struct JoinedNode {
 
 namespace {
 
-// Notes what reaches a node, or gives it what was noted.
+// Notes the gradients that reach a node, or replaces them by the noted ones.
 class JointHook final : public torch::autograd::FunctionPreHook {
  public:
   enum class Mode { kNote, kReplace };
@@ -53,7 +53,7 @@ class JointHook final : public torch::autograd::FunctionPreHook {
   Mode mode_;
 };
 
-// While it lives, nodes have hooks.
+// Nodes have hooks while it lives.
 class JointHooks {
  public:
   JointHooks() = default;
@@ -79,13 +79,14 @@ class JointHooks {
 
 Edge edge_of(const at::Tensor& tensor) { return torch::autograd::impl::gradient_edge(tensor); }
 
-// Of a loss ones. What the stage behind does not use has zeros, as if that stage were on another rank, which sends them.
+// Returns ones for a loss. An output that the next stage does not use has zeros, as if that stage were on another rank, which
+// sends them.
 at::Tensor root_gradient(const TensorList& outputs, const TensorList& output_grads, size_t i) {
   if (output_grads.empty()) return at::ones_like(outputs[i]);
   return output_grads[i].defined() ? output_grads[i] : at::zeros_like(outputs[i]);
 }
 
-// Outputs that require gradients, and these.
+// Outputs that require gradients, and their gradients.
 struct Roots {
   edge_list edges;
   variable_list gradients;
@@ -101,7 +102,7 @@ Roots roots_of(const TensorList& outputs, const TensorList& output_grads) {
   return roots;
 }
 
-// Who a node's gradient comes from, for all nodes below the roots.
+// The nodes from which a node's gradient comes, for all nodes below the roots.
 class ReverseGraph {
  public:
   explicit ReverseGraph(const edge_list& roots) {
@@ -122,7 +123,7 @@ class ReverseGraph {
     }
   }
 
-  // All nodes from `start` upwards.
+  // Returns all nodes from `start` upwards.
   NodeSet closure(const edge_list& start) const {
     NodeSet found;
     std::deque<Node*> queue;
@@ -138,7 +139,7 @@ class ReverseGraph {
     return found;
   }
 
-  // The first nodes of `trunk` from `start` upwards; none if a way leads past the trunk to a root, too.
+  // Returns the first nodes of `trunk` from `start` upwards; empty if a path also leads past the trunk to a root.
   NodeSet joints(Node* start, const NodeSet& trunk) const {
     NodeSet found, seen = {start};
     std::deque<Node*> queue = {start};
@@ -168,7 +169,7 @@ class ReverseGraph {
   NodeSet roots_;
 };
 
-// Parameters that share a joint, directly or by others, make one group: what lies between them is computed once.
+// Parameters that share a joint, directly or through others, make one group: the nodes between them are computed once.
 class GroupBuilder {
  public:
   void add(const Edge& parameter, const NodeSet& joints) {
@@ -191,7 +192,7 @@ class GroupBuilder {
     });
   }
 
-  // Takes in those groups that share a joint with it.
+  // Merges groups that share a joint with it.
   void absorb(WeightPart::Group* group) {
     std::vector<WeightPart::Group> left;
     for (WeightPart::Group& each : groups_) {
@@ -226,7 +227,7 @@ void accumulate(const Edge& parameter, const at::Tensor& gradient) {
   if (sum.defined()) {
     sum.add_(gradient);
   } else {
-    // A copy, as one tensor may be the gradient of several parameters.
+    // A copy, since one tensor may be the gradient of several parameters.
     sum = gradient.clone(at::MemoryFormat::Contiguous);
   }
 }
@@ -254,7 +255,7 @@ TensorList backward_input(const TensorList& outputs, const TensorList& output_gr
   const Roots roots = roots_of(outputs, output_grads);
   TensorList result(inputs.size());
   if (roots.edges.empty()) return result;
-  edge_list wanted;  // first those of inputs
+  edge_list wanted;  // the edges of inputs first
   for (const at::Tensor& input : inputs) {
     if (input.requires_grad()) wanted.push_back(edge_of(input));
   }
@@ -305,7 +306,7 @@ void backward_weight(WeightPart part) {
     }
     if (roots.edges.empty()) continue;
     JointHooks hooks;
-    // One joint may lie below another: what comes from there is in its own gradient already.
+    // One joint may lie below another: the gradient from there is already part of its own.
     if (group.joints.size() > 1) {
       for (const auto& joint : group.joints) hooks.add(joint, JointHook::Mode::kReplace);
     }

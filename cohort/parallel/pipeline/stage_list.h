@@ -1,5 +1,5 @@
-/// StageList: the stages that one rank has of a pipeline, as one module, for what takes a model: state dicts, checkpoints, a
-/// Trainer's task. Its state dict has the names that the stages have by themselves, which are the whole model's
+/// StageList: one rank's stages of a pipeline as one module, for functions that take a model: state dicts, checkpoints, a
+/// Trainer's task. Its state dict has the names that the stages have by themselves, which are those of the full model
 /// (models::split_gpt, split_sequential).
 ///
 ///     cohort::StageList stages({first.ptr(), third.ptr()});
@@ -20,7 +20,7 @@ namespace cohort {
 
 class COHORT_API StageListImpl : public torch::nn::Module {
  public:
-  /// Modules, also wrapped by fully_shard. Throws c10::ValueError for none, and for a null one.
+  /// Takes modules, possibly wrapped by fully_shard. Throws c10::ValueError for an empty list, and for a null module.
   explicit StageListImpl(const std::vector<std::shared_ptr<torch::nn::Module>>& stages);
 };
 TORCH_MODULE(StageList);

@@ -82,7 +82,7 @@ void StageRun::run_full(Microbatch& microbatch) {
   microbatch.output_grads.clear();
 }
 
-// Before the last backward, so that it reduces what all have accumulated.
+// Called before the last backward, so that it reduces the gradients that all have accumulated.
 void StageRun::synchronise_last(const TensorList& outputs) {
   if (!synchronises_) return;
   for (ddp::Replica* const replica : replicas_) replica->reducer().prepare(outputs);
@@ -102,7 +102,7 @@ void StageRun::backward(int microbatch, const TensorList& output_grads, bool in_
     ++num_backwards_;
     return run_full(state);
   }
-  // Nobody waits for gradients of the first stage's inputs: all is done with the second part.
+  // Nobody waits for gradients of the first stage's inputs: the second part does everything.
   if (stage_.is_first()) return;
   state.weight_part.emplace();
   state.input_grads = backward_input(roots(state), state.output_grads, state.inputs, parameters_, &*state.weight_part);
@@ -131,7 +131,7 @@ void StageRun::reshard() {
 void StageRun::reduce_grad() {
   const bool is_complete = num_backwards_ == static_cast<int>(microbatches_.size());
   if (is_reduced_ || !synchronises_ || !is_complete || (sharded_modules_.empty() && replicas_.empty())) return;
-  // The last gradients came without a backward pass that could have been followed: one that adds zeros.
+  // The last gradients came without a backward pass that wrappers could follow: run one that adds zeros.
   TensorList empty;
   for (const at::Tensor& parameter : parameters_) {
     if (parameter.requires_grad()) empty.push_back(parameter.reshape(-1).slice(0, 0, 0).sum());
@@ -142,7 +142,7 @@ void StageRun::reduce_grad() {
 
 void StageRun::complete() {
   const bool is_left = has_backward_ && synchronises_ && !is_reduced_;
-  if (is_left) unshard();  // the list may have let them go
+  if (is_left) unshard();  // the list may have freed them
   if (is_left) reduce_grad();
   reshard();
 }

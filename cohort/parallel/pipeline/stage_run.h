@@ -1,4 +1,4 @@
-/// StageRun: what a stage does in a step, microbatch by microbatch, and what it keeps from forward to backward.
+/// StageRun: a stage's work in a step, microbatch by microbatch, and the tensors that it keeps from forward to backward.
 #pragma once
 
 #include <memory>
@@ -26,36 +26,36 @@ class StageRun {
   ~StageRun();
 
   const PipelineStage& stage() const { return stage_; }
-  /// Before each step. `has_backward`: gradients will be computed. `synchronises`: what they, and those that steps before left
-  /// on this rank, are summed up over copies and shards.
+  /// Call it before each step. `has_backward`: gradients will be computed. `synchronises`: reduces them, and gradients that
+  /// earlier steps left on this rank, over replicas and shards.
   void begin(bool has_backward, bool synchronises);
-  /// After each step, whether it succeeded or not: wrappers are as they were.
+  /// Call it after each step, whether it succeeded or not: restores the wrappers.
   void end();
 
-  /// Runs forward of a microbatch; what is given becomes leaves of its own graph, but on the first stage. `kwargs`: what forward
-  /// is given after that.
+  /// Runs forward of a microbatch; inputs become leaves of its own graph, except on the first stage. `kwargs`: further arguments
+  /// of forward.
   void forward(int microbatch, const TensorList& inputs, const std::vector<bool>& require_grad,
                const TensorList& kwargs);
   const TensorList& outputs(int microbatch) const { return at(microbatch).outputs; }
-  /// Of the last stage: what backward begins with.
+  /// Sets the tensor from which backward of the last stage begins.
   void set_loss(int microbatch, at::Tensor loss) { at(microbatch).loss = std::move(loss); }
-  /// Without backward nobody needs them any more.
+  /// Without backward the outputs are not needed any more.
   void drop_outputs(int microbatch) { at(microbatch).outputs.clear(); }
 
-  /// `output_grads`: one per output, undefined where there is none; of the last stage none.
+  /// `output_grads`: one per output, undefined for outputs without one; empty for the last stage.
   void backward(int microbatch, const TensorList& output_grads, bool in_parts);
   void backward_weight(int microbatch);
-  /// One per input, undefined where there is none. The second call has nothing.
+  /// Returns one per input, undefined for inputs without gradient. A second call returns an empty list.
   TensorList take_input_grads(int microbatch) { return std::exchange(at(microbatch).input_grads, {}); }
 
-  // Of a stage whose parameters are sharded; others do nothing.
+  // For a stage whose parameters are sharded; others do nothing.
   void unshard();
   void reshard();
-  /// All microbatches' gradients are there: what has not been reduced by backward is.
+  /// Call it when all microbatches' gradients are there: reduces those that backward has not reduced.
   void reduce_grad();
-  /// At the end of a list: what it has left out of reducing and of letting parameters go.
+  /// Call it at the end of a list: does the remaining reductions and frees full parameters.
   void complete();
-  /// The optimizer of a replica steps in backward passes.
+  /// Whether the optimizer of a replica steps in backward passes.
   bool steps_optimizer() const;
 
  private:
@@ -73,7 +73,7 @@ class StageRun {
 
   PipelineStage stage_;
   std::vector<Microbatch> microbatches_;
-  TensorList parameters_;  ///< whole ones, in which the graph ends
+  TensorList parameters_;  ///< full ones, in which the graph ends
   // The stage's module, or modules in it.
   std::vector<ddp::Replica*> replicas_;
   std::vector<fsdp::ShardedModule*> sharded_modules_;

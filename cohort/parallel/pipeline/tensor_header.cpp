@@ -14,8 +14,9 @@ constexpr int64_t kMostDims = 64;
 constexpr int64_t kMostBytes = int64_t{1} << 44;
 
 [[noreturn]] void throw_bad_header(const char* what) {
-  C10_THROW_ERROR(DistBackendError, c10::str("[cohort] pipeline: what announces a stage's tensors is damaged: ", what,
-                                             "\n  hint: do all ranks run the same program, with the same schedule?"));
+  C10_THROW_ERROR(DistBackendError,
+                  c10::str("[cohort] pipeline: the message that announces a stage's tensors is damaged: ", what,
+                           "\n  hint: run the same program, with the same schedule, on all ranks"));
 }
 
 class HeaderReader {
@@ -34,10 +35,10 @@ class HeaderReader {
     meta.dtype =
         static_cast<at::ScalarType>(next(0, static_cast<int64_t>(at::ScalarType::NumOptions) - 1, "no such dtype"));
     if (!c10::isIntegralType(meta.dtype, true) && !c10::isFloatingType(meta.dtype) && !c10::isComplexType(meta.dtype)) {
-      throw_bad_header("a dtype of which there are no plain tensors");
+      throw_bad_header("an unsupported dtype");
     }
-    meta.requires_grad = next(0, 1, "no truth value") == 1;
-    const int64_t num_dims = next(0, kMostDims, "no number of dimensions");
+    meta.requires_grad = next(0, 1, "a bool that is not 0 or 1") == 1;
+    const int64_t num_dims = next(0, kMostDims, "an invalid number of dimensions");
     int64_t bytes = static_cast<int64_t>(c10::elementSize(meta.dtype));
     for (int64_t dim = 0; dim < num_dims; ++dim) {
       const int64_t size = next(0, kMostBytes, "no size");
@@ -91,9 +92,9 @@ at::Tensor write_header(const TensorMetas& metas) {
     values.push_back(static_cast<int64_t>(meta.sizes.size()));
     values.insert(values.end(), meta.sizes.begin(), meta.sizes.end());
   }
-  TORCH_CHECK_VALUE(
-      static_cast<int64_t>(values.size()) <= kHeaderLength, "[cohort] pipeline: a stage gives ", metas.size(),
-      " tensors, more than it can announce to the next one\n  hint: hand over fewer of them, such as by stacking");
+  TORCH_CHECK_VALUE(static_cast<int64_t>(values.size()) <= kHeaderLength, "[cohort] pipeline: a stage gives ",
+                    metas.size(),
+                    " tensors, more than a header can hold\n  hint: pass fewer tensors, for example stacked ones");
   return header_of(values);
 }
 
@@ -103,8 +104,8 @@ Announcement read_header(const at::Tensor& header) {
   TORCH_CHECK_VALUE(header.scalar_type() == at::kLong && header.numel() == kHeaderLength && header.is_contiguous(),
                     "[cohort] a header has ", kHeaderLength, " 64-bit integers");
   HeaderReader reader(header);
-  if (reader.next(INT64_MIN, INT64_MAX, "") != kMark) throw_bad_header("it does not begin as one");
-  const int64_t num_tensors = reader.next(kFailed, kHeaderLength, "no number of tensors");
+  if (reader.next(INT64_MIN, INT64_MAX, "") != kMark) throw_bad_header("it does not begin with the mark of a header");
+  const int64_t num_tensors = reader.next(kFailed, kHeaderLength, "an invalid number of tensors");
   Announcement announcement{{}, num_tensors == kFailed};
   for (int64_t i = 0; i < num_tensors; ++i) announcement.metas.push_back(reader.meta());
   return announcement;

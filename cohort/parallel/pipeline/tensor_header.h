@@ -1,4 +1,4 @@
-/// What a stage has to know of the tensors that come before they come: a message of fixed size.
+/// A message of fixed size with the facts that a stage must know about tensors before they come.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,22 +27,21 @@ using TensorMetas = std::vector<TensorMeta>;
 
 size_t bytes_of(const TensorMeta& meta);
 
-/// 64-bit integers of a header, whatever it tells.
+/// The number of 64-bit integers of a header, whatever its contents.
 inline constexpr int64_t kHeaderLength = 256;
 
 COHORT_TEST_API TensorMetas metas_of(const TensorList& tensors);
-/// `float32 [4, 16]` of each, for messages.
+/// Describes each as `float32 [4, 16]`, for messages.
 COHORT_TEST_API std::string text_of(const TensorMetas& metas);
-/// On the CPU. Throws c10::ValueError for more than a header can tell: about 30 tensors of 4 dimensions.
+/// Returns a header on the CPU. Throws c10::ValueError for more than a header can hold: about 30 tensors of 4 dimensions.
 COHORT_TEST_API at::Tensor write_header(const TensorMetas& metas);
-/// Instead: this rank has failed, and no tensors will come.
+/// Says instead that this rank has failed, and no tensors will come.
 COHORT_TEST_API at::Tensor failure_header();
 struct Announcement {
   TensorMetas metas;
   bool has_failed = false;
 };
-/// Throws c10::DistBackendError for what no stage of ours has written: nothing that it says is believed before it has been
-/// checked.
+/// Throws c10::DistBackendError for a header that no stage of ours has written: checks everything before using it.
 COHORT_TEST_API Announcement read_header(const at::Tensor& header);
 
 }  // namespace cohort::pipeline

@@ -1,4 +1,4 @@
-// What a step does with gradients when all backwards have run.
+// The work on gradients when all backward passes of a step have run: tied parameters, clipping, the mean loss.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
@@ -23,7 +23,7 @@
 namespace cohort::pipeline {
 namespace {
 
-// What this rank has of it.
+// Returns this rank's part of the gradient.
 at::Tensor gradient_or_zeros(const at::Tensor& parameter) {
   const at::Tensor& grad = parameter.grad();
   return grad.defined() ? fsdp::own_gradient(grad, parameter).contiguous() : at::zeros_like(fsdp::own_part(parameter));
@@ -48,16 +48,17 @@ void PipelineRuntime::check_ties() const {
   const int num_stages = static_cast<int>(stage_ranks_.size());
   for (const TiedParameter& tied : options_.tied_parameters) {
     const auto [lower, higher] = std::minmax(tied.stage, tied.other_stage);
-    TORCH_CHECK_VALUE(lower >= 0 && higher < num_stages, "[cohort] pipeline: a tied parameter is of stages ",
+    TORCH_CHECK_VALUE(lower >= 0 && higher < num_stages, "[cohort] pipeline: a tied parameter belongs to stages ",
                       tied.stage, " and ", tied.other_stage, ", but the pipeline has ", num_stages);
-    TORCH_CHECK_VALUE(is_local(tied.stage), "[cohort] pipeline: a tied parameter is of stage ", tied.stage,
-                      ", which this rank does not have\n  hint: each of the two ranks names its own stage first");
+    TORCH_CHECK_VALUE(
+        is_local(tied.stage), "[cohort] pipeline: a tied parameter belongs to stage ", tied.stage,
+        ", which this rank does not have\n  hint: name the rank's own stage first, on each of the two ranks");
     check_partner(tied);
     try {
       parallel::check_has_own_gradient(tied.parameter);
     } catch (const c10::ValueError& error) {
-      C10_THROW_ERROR(ValueError, c10::str("[cohort] pipeline: of what stages ", lower, " and ", higher, " share, ",
-                                           comm::text_of(error)));
+      C10_THROW_ERROR(ValueError, c10::str("[cohort] pipeline: of the parameters that stages ", lower, " and ", higher,
+                                           " share, ", comm::text_of(error)));
     }
   }
 }
@@ -69,7 +70,7 @@ void PipelineRuntime::check_partner(const TiedParameter& tied) const {
            !is_between(other, tied.other_stage, tied.stage);
   });
   TORCH_CHECK_VALUE(!has_another, "[cohort] pipeline: a parameter of stage ", tied.stage,
-                    " is tied to more than one other stage\n  hint: two stages can share a parameter, not three");
+                    " is tied to more than one other stage\n  hint: share a parameter between two stages at most");
   if (!is_local(tied.other_stage)) return;
   const bool is_named_there = std::any_of(all.begin(), all.end(), [&](const TiedParameter& other) {
     return is_between(other, tied.other_stage, tied.stage);
@@ -79,10 +80,10 @@ void PipelineRuntime::check_partner(const TiedParameter& tied) const {
       std::any_of(there.begin(), there.end(), [&](const at::Tensor& other) { return other.is_same(tied.parameter); });
   TORCH_CHECK_VALUE(is_named_there || is_there, "[cohort] pipeline: this rank has stages ", tied.stage, " and ",
                     tied.other_stage, ", but only stage ", tied.stage,
-                    " names what they share\n  hint: give a TiedParameter of stage ", tied.other_stage, ", too");
+                    " has a TiedParameter\n  hint: add a TiedParameter of stage ", tied.other_stage, ", too");
 }
 
-// Fused steps come before the other stage's part.
+// Fused steps run before the other stage's gradients arrive.
 void PipelineRuntime::check_optimizers() const {
   const bool has_ties = std::any_of(options_.tied_parameters.begin(), options_.tied_parameters.end(),
                                     [&](const TiedParameter& tied) { return !is_one_tensor(tied); });
@@ -91,11 +92,12 @@ void PipelineRuntime::check_optimizers() const {
       std::any_of(stages_.begin(), stages_.end(), [](const auto& stage) { return stage.second->steps_optimizer(); });
   TORCH_CHECK_VALUE(!steps,
                     "[cohort] pipeline: the optimizer of a stage steps while backward runs (fuse_step), but its "
-                    "gradients are added to those of another stage first (tied_parameters)\n  hint: call "
+                    "gradients must first be added to those of another stage (tied_parameters)\n  hint: call "
                     "optimizer.step() after the schedule's step() instead");
 }
 
-// Undefined where another rank has the other stage, or this one both with one tensor, whose gradient has both.
+// Returns an undefined tensor if another rank has the other stage, or if this rank has both with one tensor, whose gradient has
+// both.
 at::Tensor PipelineRuntime::here_too(const TiedParameter& tied) const {
   const auto& all = options_.tied_parameters;
   if (!is_local(tied.other_stage)) return {};
@@ -108,12 +110,13 @@ at::Tensor PipelineRuntime::here_too(const TiedParameter& tied) const {
   return {};
 }
 
-// This rank has both stages, and the tensor's gradient is both stages'.
+// Whether this rank has both stages with one tensor, whose gradient is both stages'.
 bool PipelineRuntime::is_one_tensor(const TiedParameter& tied) const {
   return is_local(tied.other_stage) && !here_too(tied).defined();
 }
 
-// What the ranks with the other stages have; undefined where that is this one. All at once, as ranks may be tied in a circle.
+// Returns the tensors of the ranks with the other stages; undefined if that is this rank. Exchanges all at once, since ranks may
+// be tied in a circle.
 TensorList PipelineRuntime::exchanged(const TensorList& own) const {
   TensorList others(own.size());
   std::vector<P2POp> messages;
@@ -152,13 +155,13 @@ TensorList PipelineRuntime::take_tied_gradients() const {
     at::Tensor& kept = earlier.emplace_back();
     at::Tensor& grad = at::Tensor(tied.parameter).mutable_grad();
     if (is_one_tensor(tied) || !grad.defined()) continue;
-    kept = grad.clone();  // replicas and shards may have the step's in the same memory
+    kept = grad.clone();  // replicas and shards may have the step's gradients in the same memory
     grad.reset();
   }
   return earlier;
 }
 
-// Both ranks add up the same two numbers in the same order.
+// Both ranks add the same two numbers in the same order.
 void PipelineRuntime::add_tied_gradients(const TensorList& earlier) {
   const at::NoGradGuard no_grad;
   const auto& all = options_.tied_parameters;
@@ -180,7 +183,7 @@ void PipelineRuntime::add_tied_gradients(const TensorList& earlier) {
   }
 }
 
-// Of tied ones that of the stage with the lower number counts.
+// A tied parameter counts on the stage with the lower number.
 bool PipelineRuntime::counts_elsewhere(const at::Tensor& parameter) const {
   return std::any_of(options_.tied_parameters.begin(), options_.tied_parameters.end(), [&](const TiedParameter& tied) {
     return tied.parameter.is_same(parameter) && tied.other_stage < tied.stage && !is_one_tensor(tied);
@@ -218,14 +221,14 @@ at::Tensor PipelineRuntime::mean_loss(const std::function<std::vector<at::Tensor
       const auto own = losses();
       TORCH_CHECK_VALUE(!own.empty(), "[cohort] pipeline: mean_loss needs losses on the rank with the last stage");
       for (const at::Tensor& loss : own) {
-        TORCH_CHECK_VALUE(loss.defined() && loss.numel() == 1, "[cohort] pipeline: a loss is one number, but got ",
+        TORCH_CHECK_VALUE(loss.defined() && loss.numel() == 1, "[cohort] pipeline: a loss must be one number, but got ",
                           loss.defined() ? text_of(metas_of({loss})) : "nothing");
         mean.add_(loss.detach().reshape({}).to(mean.options()));
       }
       mean.div_(static_cast<double>(own.size()));
     });
   }
-  share(failure, "there is no mean loss");
+  share(failure, "the mean loss could not be computed");
   if (first_here().group_size() > 1) broadcast(mean, group_rank(rank_of(last)), {.group = group_});
   return mean;
 }

@@ -11,10 +11,10 @@
 namespace cohort {
 namespace {
 
-// What users know the type as: "CPU".
+// Returns the type's name for users: "CPU".
 std::string name_of_type(c10::DeviceType type) { return c10::DeviceTypeName(type); }
 
-// With a warning if not.
+// Warns if not.
 bool can_autocast(c10::DeviceType type, c10::ScalarType dtype) {
   const std::string name = name_of_type(type);
   if (type != at::kCPU && type != comm::accelerator_type()) {

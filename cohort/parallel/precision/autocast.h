@@ -1,5 +1,5 @@
 /// Autocast: operations in its scope run in the dtype that suits each, as under torch.autocast. Convolutions and matrix products
-/// run in a narrow dtype, losses and the like in float32; parameters stay as they are, and are cast once per region.
+/// run in a narrow dtype, losses and similar operations in float32; parameters stay as they are, and are cast once per region.
 ///
 ///     at::Tensor loss;
 ///     {
@@ -8,9 +8,9 @@
 ///     }
 ///     loss.backward();                                           // outside: each operation in the dtype of its forward
 ///
-/// Regions nest, and one with `enabled = false` is a region without casts. Whether a float16 gradient vanishes is another
-/// question: parallel/optim/grad_scaler.h.
-/// Thread-safety: the state is the thread's; a region ends in the thread in which it began.
+/// Regions nest, and one with `enabled = false` is a region without casts. For float16 gradients that vanish see
+/// parallel/optim/grad_scaler.h.
+/// Thread-safety: the state belongs to the thread; a region ends in the thread in which it began.
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -23,20 +23,21 @@
 namespace cohort {
 
 struct AutocastOptions {
-  /// torch::kBFloat16 or torch::kHalf; another one is warned of, and disables the region. Absent: the one that is set, which is
-  /// bfloat16 on the CPU and float16 on accelerators unless a surrounding region has chosen.
+  /// torch::kBFloat16 or torch::kHalf; another one gives a warning, and disables the region. If absent, the present setting,
+  /// which is bfloat16 on the CPU and float16 on accelerators unless a surrounding region has set another.
   std::optional<c10::ScalarType> dtype = {};
   bool enabled = true;
-  /// Whether a parameter is cast once and used again until the outermost region ends. Absent: as around it; true at first.
+  /// Whether a parameter is cast once and reused until the outermost region ends. If absent, as in the surrounding region; true
+  /// outside.
   std::optional<bool> cache_enabled = {};
 };
 
 class COHORT_API Autocast {
  public:
-  /// Of operations on tensors of devices of this type. Where the machine has no such device it warns and is disabled.
-  /// Throws c10::Error for a type without autocast.
+  /// For operations on tensors on devices of this type. If the machine has no such device, it warns and is disabled. Throws
+  /// c10::Error for a type without autocast.
   explicit Autocast(c10::DeviceType device_type, const AutocastOptions& options = {});
-  /// Restores what it found, also when an exception ends it. The end of the outermost region lets the casts of parameters go.
+  /// Restores the earlier state, also after an exception. The end of the outermost region frees the casts of parameters.
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;

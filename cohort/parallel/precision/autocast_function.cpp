@@ -24,10 +24,9 @@ CustomForward::CustomForward(torch::autograd::AutogradContext* context, c10::Dev
 
 Autocast custom_bwd(torch::autograd::AutogradContext* ctx, c10::DeviceType device_type) {
   const auto dtype = ctx->saved_data.find(kDtypeKey), is_used = ctx->saved_data.find(kUsedKey);
-  TORCH_CHECK(
-      dtype != ctx->saved_data.end() && is_used != ctx->saved_data.end(),
-      "[cohort] custom_bwd: this function's forward has not called custom_fwd, so nobody knows whether it ran under "
-      "autocast\n  hint: call cohort::custom_fwd(ctx, ...) first in forward");
+  TORCH_CHECK(dtype != ctx->saved_data.end() && is_used != ctx->saved_data.end(),
+              "[cohort] custom_bwd: this function's forward has not called custom_fwd, so it is unknown whether it ran "
+              "under autocast\n  hint: call cohort::custom_fwd(ctx, ...) first in forward");
   return Autocast(device_type,
                   {.dtype = static_cast<c10::ScalarType>(dtype->second.toInt()), .enabled = is_used->second.toBool()});
 }

@@ -1,4 +1,4 @@
-/// Autocast in functions with a backward of their own (torch::autograd::Function): what Python's custom_fwd and custom_bwd do.
+/// Autocast in functions with a backward of their own (torch::autograd::Function): Python's custom_fwd and custom_bwd.
 ///
 ///     struct Solve : torch::autograd::Function<Solve> {
 ///       static at::Tensor forward(torch::autograd::AutogradContext* ctx, at::Tensor a, at::Tensor b) {
@@ -36,8 +36,9 @@ class COHORT_API CustomForward {
   CustomForward(torch::autograd::AutogradContext* context, c10::DeviceType device_type,
                 std::optional<c10::ScalarType> cast_inputs);
 
-  /// `value` with its floating-point tensors on devices of the type, but for float64 ones, in the dtype of cast_inputs; as it is
-  /// without one, or where forward has not been called under autocast. Looks into lists, maps, pairs, tuples and optionals.
+  /// Converts floating-point tensors of `value` on devices of the type, except float64 ones, to the dtype of cast_inputs; returns
+  /// `value` unchanged without cast_inputs, or if forward was not called under autocast. Looks into lists, maps, pairs, tuples
+  /// and optionals.
   template <class T>
   T cast(T value) const {
     return target_ ? parallel::move_tensors(std::move(value), *target_) : value;
@@ -58,14 +59,15 @@ class COHORT_API CustomForward {
   std::optional<Autocast> without_;
 };
 
-/// First in forward. With `cast_inputs`, and where autocast is on, it is off until the end of forward, whose tensors cast() makes
-/// this dtype; otherwise forward runs as it is called. Notes in `ctx` what backward is to have.
+/// Call it first in forward. With `cast_inputs`, and if autocast is on, turns it off until the end of forward, and cast()
+/// converts its tensors to this dtype; otherwise forward runs as it is called. Stores in `ctx` the state for backward.
 [[nodiscard]] inline CustomForward custom_fwd(torch::autograd::AutogradContext* ctx, c10::DeviceType device_type,
                                               std::optional<c10::ScalarType> cast_inputs = {}) {
   return CustomForward(ctx, device_type, cast_inputs);
 }
 
-/// First in backward: autocast is as it was in forward after custom_fwd. Throws c10::Error if that has not been called.
+/// Call it first in backward: restores autocast as it was in forward after custom_fwd. Throws c10::Error if custom_fwd has not
+/// been called.
 [[nodiscard]] COHORT_API Autocast custom_bwd(torch::autograd::AutogradContext* ctx, c10::DeviceType device_type);
 
 }  // namespace cohort

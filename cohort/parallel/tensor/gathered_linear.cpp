@@ -58,8 +58,8 @@ struct GatheredLinear : torch::autograd::Function<GatheredLinear> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(),
-                                "[cohort] ColumnParallelLinear: a gather in pieces has first derivatives only\n  hint: "
-                                "ColumnParallelOptions{.gather_pieces = 1} has all");
+                                "[cohort] ColumnParallelLinear: a gather in several pieces has first derivatives "
+                                "only\n  hint: set ColumnParallelOptions{.gather_pieces = 1} for higher derivatives");
     const auto call = c10::static_intrusive_pointer_cast<PiecewiseCall>(context->saved_data["call"].toCapsule());
     const auto saved = context->get_saved_variables();
     const auto &input = saved[0], &weight = saved[1], &gathered = saved[2];
@@ -81,7 +81,8 @@ at::Tensor gathered_linear(const at::Tensor& input, int64_t dim, const at::Tenso
   const auto wrapped = c10::maybe_wrap_dim(dim, input.dim(), /*wrap_scalar=*/false);
   TORCH_CHECK_VALUE(wrapped < input.dim() - 1, "[cohort] ColumnParallelLinear: sequence_dim ", dim,
                     " of an input of shape ", input.sizes(), " has the features, which are the last dimension");
-  // All or none: ranks with other numbers of positions must not find pieces of one size, of which one has more.
+  // All ranks or none gather in pieces: ranks with other numbers of positions must not get pieces of the same size but different
+  // number.
   if (input.size(wrapped) % num_pieces != 0) num_pieces = 1;
   return GatheredLinear::apply(c10::make_intrusive<PiecewiseCall>(place, wrapped, num_pieces), input, weight, bias);
 }

@@ -1,4 +1,4 @@
-/// What stands at a module's border and changes how tensors lie on their way in and out.
+/// Module hooks that redistribute tensors on their way into and out of a module.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,10 +13,10 @@ namespace cohort::parallel {
 
 class COHORT_API LayoutBorder {
  public:
-  /// Throws c10::ValueError where `..._layouts` and `desired_..._layouts` have not the same length.
+  /// Throws c10::ValueError if `..._layouts` and `desired_..._layouts` have different lengths.
   LayoutBorder(DeviceMesh mesh, const BorderStyle& style);
 
-  /// All of the tensors as they go in, or come out. Collective. Throws c10::ValueError for another number of tensors.
+  /// Redistribute all of the tensors that go in, or come out. Collective. Throw c10::ValueError for another number of tensors.
   std::vector<at::Tensor> inputs(std::vector<at::Tensor> tensors) const;
   std::vector<at::Tensor> outputs(std::vector<at::Tensor> tensors) const;
 

@@ -13,7 +13,7 @@
 namespace cohort {
 namespace {
 
-// The finalizer of SplitMix64: neighbours have nothing in common afterwards.
+// The finalizer of SplitMix64: it makes neighboring numbers unrelated.
 uint64_t mixed(uint64_t value) {
   value += 0x9e3779b97f4a7c15;
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;

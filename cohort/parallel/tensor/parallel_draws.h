@@ -1,17 +1,18 @@
-/// Random numbers in a model whose ranks work on one batch together: some draws must be alike on all ranks (dropout of what
-/// every rank has), some must differ (dropout of what each has a part of).
+/// RNG scopes for a model whose ranks work on one batch together: some random numbers must be equal on all ranks (dropout of a
+/// tensor that every rank has), and some must differ (dropout of a tensor of which each rank has a shard).
 ///
 ///     {
 ///       const cohort::ParallelDraws draws(cohort::Draws::kDiffer, tp);
 ///       hidden = torch::nn::functional::dropout(hidden, 0.1);       // each rank another mask for its columns
 ///     }
 ///
-/// In the scope the default generator is another one, made from one number that it drew and, with kDiffer, from the rank. At its
-/// end it is as it was after that draw, however many numbers were drawn in between. So ranks that were alike remain so; a
-/// checkpoint and activation checkpointing need to know of nothing; and a run is repeated by its seed.
+/// In the scope another generator replaces the default generator. Its seed is one number drawn from the default generator and,
+/// with kDiffer, the rank. At the end of the scope the default generator is as it was after that draw, however many numbers were
+/// drawn in between. So generators that were equal on all ranks stay equal; checkpoints and activation checkpointing need no
+/// extra state; and the same seed repeats a run.
 ///
 /// kAlike sends the number of the group's rank 0 to the others: collective. kDiffer sends nothing.
-/// Not for several threads at once, as generators are not.
+/// Not for several threads at once, as generators themselves.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -27,7 +28,7 @@ enum class Draws { kAlike, kDiffer };
 
 class COHORT_API ParallelDraws {
  public:
-  /// Of the default generator of `device`. Null: the default group; a rank that is alone draws as rank 0 does.
+  /// For the default generator of `device`. `group`: if null, the default group; a rank that is alone draws as rank 0 does.
   /// Throws what LibTorch throws for a device without a generator.
   explicit ParallelDraws(Draws draws, const Group& group = {}, c10::Device device = c10::Device(c10::DeviceType::CPU));
   ~ParallelDraws();

@@ -1,24 +1,23 @@
-/// Layers whose weights are shared out over the ranks of a tensor-parallel group, for models that are written for it.
+/// Layers whose weights are sharded over the ranks of a tensor-parallel group, for models that are written for it.
 ///
 ///     cohort::ColumnParallelLinear up(64, 256, cohort::ColumnParallelOptions{.group = tp});  // of 256 outputs its own
 ///     cohort::RowParallelLinear down(256, 64, cohort::RowParallelOptions{.group = tp});      // takes them, gives all of 64
 ///     auto y = down(up(x).relu());                // one all-reduce in forward, one in backward
 ///
-/// Names and meaning follow megatron/core/tensor_parallel/layers.py, defaults are those of a column layer followed by a row
-/// layer. Parts are those of torch.chunk: any sizes do, and the last ranks' parts may be short or empty. Parameters
-/// are named "weight" and "bias", as of torch::nn::Linear and Embedding, but hold this rank's part: clip_grad_norm_,
-/// get_state_dict and fully_shard know. fully_shard takes the ranks that have the same part: the mesh's data-parallel axes.
+/// Names and meaning follow megatron/core/tensor_parallel/layers.py; defaults are those of a column layer followed by a row
+/// layer. Shards are those of torch.chunk: any sizes work, and the last ranks' shards may be short or empty. Parameters are named
+/// "weight" and "bias", as in torch::nn::Linear and Embedding, but hold this rank's shard, which clip_grad_norm_, get_state_dict
+/// and fully_shard know. Give fully_shard the ranks that have the same shard: the mesh's data-parallel axes.
 ///
-/// First values are those of the same layer of LibTorch on rank 0 of the group: every rank draws the whole weight from the
-/// default generator, and keeps its part of rank 0's. So a model starts with the same numbers on any number of ranks.
+/// Initial values are those of LibTorch's layer on rank 0 of the group: every rank draws the full weight from the default
+/// generator, and keeps its shard of rank 0's. So a model starts with the same numbers on any number of ranks.
 ///
-/// Sequence parallel: activations between the layers are shared out along `sequence_dim`, evenly. A column layer gathers them,
-/// a row layer and an embedding sum and scatter. What stands between them and has parameters (norms) sees part of the positions:
-/// call reduce_sequence_gradients() with those parameters after backward. Dropout there must differ over the ranks:
-/// parallel_draws.h.
+/// Sequence parallel: activations between the layers are sharded evenly along `sequence_dim`. A column layer gathers them; a row
+/// layer and an embedding reduce-scatter them. Modules between them with parameters (norms) see a shard of the positions: call
+/// reduce_sequence_gradients() with those parameters after backward. Dropout there must differ between ranks: parallel_draws.h.
 ///
-/// Null `group` is the default group; a rank that is alone has everything. Constructors, forward, backward and whole_weight()
-/// are collective. Throws c10::ValueError for sizes that do not fit. Not thread-safe.
+/// `group`: if null, the default group; a rank that is alone has the full weights. Constructors, forward, backward and
+/// whole_weight() are collective. Throws c10::ValueError for sizes that do not fit. Not thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,22 +37,22 @@ namespace cohort {
 struct ColumnParallelOptions {
   Group group = {};
   bool bias = true;
-  /// False: the input comes from copy_to_region, or with RegionGradient::kSum from gather_from_region, which several layers
+  /// If false, the input comes from copy_to_region, or with RegionGradient::kSum from gather_from_region, which several layers
   /// share.
   bool copy_input = true;
-  /// Every rank gets all outputs instead of its own.
+  /// Gives every rank all outputs instead of its own.
   bool gather_output = false;
-  /// The input is this rank's part of the positions.
+  /// The input is this rank's shard of the positions.
   bool sequence_parallel = false;
   int64_t sequence_dim = 1;
-  /// Sequence-parallel: into how many pieces the gather is cut, of which one is multiplied while the next is on its way; at most,
-  /// as they must divide a rank's positions. More than 1: first derivatives only. Autocast gathers at once.
-  /// Default: COHORT_GATHER_PIECES, or 4 where the host has a core for every thread of its ranks (at::get_num_threads()) and one
-  /// more for each rank, by what rank 0 sees when the layer is made; else 1.
+  /// Sequence-parallel: the number of pieces of the gather, of which one is multiplied while the next is in flight. This is an
+  /// upper limit, since the number must divide a rank's positions. With more than 1 there are first derivatives only. With
+  /// autocast the gather has one piece. If absent: COHORT_GATHER_PIECES, or 4 if the host has a core for every thread of its
+  /// ranks (at::get_num_threads()) and one more for each rank, according to rank 0 when the layer is made; else 1.
   std::optional<int64_t> gather_pieces = {};
 };
 
-/// y = x W^T + b, of which each rank computes its own outputs: weight and bias are cut along dimension 0.
+/// y = x W^T + b, of which each rank computes its own outputs: weight and bias are sharded along dimension 0.
 class COHORT_API ColumnParallelLinearImpl : public torch::nn::Module {
  public:
   ColumnParallelLinearImpl(int64_t in_features, int64_t out_features, const ColumnParallelOptions& options = {});
@@ -63,10 +62,10 @@ class COHORT_API ColumnParallelLinearImpl : public torch::nn::Module {
   /// [..., in_features], the same on every rank -> [..., this rank's outputs], or all of them with gather_output.
   at::Tensor forward(const at::Tensor& input);
 
-  /// Local: takes this rank's part of [out_features, in_features] and, if the layer has one, of the bias [out_features].
-  /// Before fully_shard (c10::ValueError).
+  /// Copies this rank's shard of [out_features, in_features] and, if the layer has one, of the bias [out_features]. Local. Call
+  /// it before fully_shard (else c10::ValueError).
   void load_whole(const at::Tensor& weight, const at::Tensor& bias = {});
-  /// All ranks' parts together, in new memory.
+  /// Return the full tensors, gathered from all ranks, in new memory.
   at::Tensor whole_weight() const;
   at::Tensor whole_bias() const;
 
@@ -83,14 +82,14 @@ TORCH_MODULE(ColumnParallelLinear);
 struct RowParallelOptions {
   Group group = {};
   bool bias = true;
-  /// False: the input is the whole one, of which each rank takes its part.
+  /// If false, the input is the full one, of which each rank takes its shard.
   bool input_is_parallel = true;
-  /// The output is this rank's part of the positions.
+  /// The output is this rank's shard of the positions.
   bool sequence_parallel = false;
   int64_t sequence_dim = 1;
 };
 
-/// y = x W^T + b, of which each rank has some of the inputs: the weight is cut along dimension 1. Partial results are summed,
+/// y = x W^T + b, of which each rank has some of the inputs: the weight is sharded along dimension 1. Partial results are summed;
 /// then the bias, which every rank has, is added once.
 class COHORT_API RowParallelLinearImpl : public torch::nn::Module {
  public:
@@ -101,7 +100,7 @@ class COHORT_API RowParallelLinearImpl : public torch::nn::Module {
   /// [..., this rank's inputs] -> [..., out_features], the same on every rank or, sequence-parallel, its positions.
   at::Tensor forward(const at::Tensor& input);
 
-  /// As of the column layer; the bias is taken as it is.
+  /// As in the column layer; the bias is copied as it is.
   void load_whole(const at::Tensor& weight, const at::Tensor& bias = {});
   at::Tensor whole_weight() const;
 
@@ -114,21 +113,21 @@ TORCH_MODULE(RowParallelLinear);
 
 struct VocabParallelOptions {
   Group group = {};
-  /// Its row is zero at first and has no gradient; negative counts from the end.
+  /// Its row is zero at first and has no gradient; a negative index counts from the end.
   std::optional<int64_t> padding_idx = {};
-  /// The output is this rank's part of the positions.
+  /// The output is this rank's shard of the positions.
   bool sequence_parallel = false;
   int64_t sequence_dim = 1;
 };
 
-/// A table whose rows are shared out. Each rank looks up the indices that are its own, and the sum is everyone's.
+/// An embedding whose rows are sharded. Each rank looks up its own indices, and the results are summed for everyone.
 class COHORT_API VocabParallelEmbeddingImpl : public torch::nn::Module {
  public:
   VocabParallelEmbeddingImpl(int64_t num_embeddings, int64_t embedding_dim, const VocabParallelOptions& options = {});
   ~VocabParallelEmbeddingImpl() override;
   void pretty_print(std::ostream& stream) const override;
 
-  /// Integers of any shape, the same on every rank -> [..., embedding_dim].
+  /// Takes integers of any shape, the same on every rank -> [..., embedding_dim].
   /// On the CPU throws c10::IndexError for an index outside the table; elsewhere its row is zero.
   at::Tensor forward(const at::Tensor& indices);
 
@@ -142,9 +141,9 @@ class COHORT_API VocabParallelEmbeddingImpl : public torch::nn::Module {
 };
 TORCH_MODULE(VocabParallelEmbedding);
 
-/// Collective: sums the gradients of parameters that every rank has and that saw its own positions only, in place and in one
-/// exchange; of parameters that fully_shard has taken, the gradients of their shards. Parameters without a gradient are left out,
-/// on all ranks alike. Throws c10::ValueError for gradients of several dtypes or devices.
+/// Sums, in place and in one exchange, the gradients of parameters that every rank has and that saw only the rank's own
+/// positions. For parameters that fully_shard has sharded, pass their shards. Parameters without a gradient are skipped, on all
+/// ranks alike. Collective. Throws c10::ValueError for gradients of several dtypes or devices.
 COHORT_API void reduce_sequence_gradients(const std::vector<at::Tensor>& parameters, const Group& group = {});
 
 }  // namespace cohort

@@ -25,7 +25,7 @@ struct WholeLinear {
   at::Tensor weight, bias;
 };
 
-// As torch::nn::Linear draws them.
+// Draws values as torch::nn::Linear does.
 WholeLinear first_values(int64_t in_features, int64_t out_features, bool has_bias) {
   const at::NoGradGuard no_grad;
   WholeLinear whole{at::empty({out_features, in_features}), {}};
@@ -44,15 +44,16 @@ void check_features(const char* layer, const at::Tensor& input, int64_t expected
 
 void check_features(int64_t in_features, int64_t out_features) {
   TORCH_CHECK_VALUE(in_features > 0 && out_features > 0,
-                    "[cohort] a parallel layer needs inputs and outputs, but it was given ", in_features, " and ",
+                    "[cohort] a parallel layer needs at least 1 input and 1 output, but got ", in_features, " and ",
                     out_features);
 }
 
-// What options leave open is decided once, as ranks must agree.
+// Decides absent options once, since ranks must agree.
 int64_t pieces_of_gather(const ColumnParallelOptions& options) {
   const auto& wanted = options.gather_pieces;
   TORCH_CHECK_VALUE(!wanted || *wanted >= 1, "[cohort] ColumnParallelLinear: gather_pieces is ", wanted.value_or(0),
-                    ", but must be at least 1\n  hint: 1 gathers first; nothing lets the number of cores decide");
+                    ", but must be at least 1\n  hint: set it to 1 to gather in one piece, or leave it out to let the "
+                    "number of cores decide");
   if (wanted) return *wanted;
   const auto place = place_in(options.group);
   const bool gathers = options.sequence_parallel && options.copy_input && place.group;
@@ -158,13 +159,13 @@ at::Tensor RowParallelLinearImpl::forward(const at::Tensor& input) {
   const auto place = place_in(options.group);
   if (options.input_is_parallel) {
     check_features("RowParallelLinear", input, weight.size(1),
-                   ", this rank's part of " + std::to_string(in_features) + ": " +
+                   ", this rank's shard of " + std::to_string(in_features) + ": " +
                        parallel::chunks_text(in_features, place.num_ranks) +
-                       "\n  hint: input_is_parallel = false takes the whole input");
+                       "\n  hint: set input_is_parallel = false to pass the full input");
   } else {
     check_features(
         "RowParallelLinear", input, in_features,
-        ", as input_is_parallel is false\n  hint: it is true after a ColumnParallelLinear without gather_output");
+        ", as input_is_parallel is false\n  hint: set it to true after a ColumnParallelLinear without gather_output");
   }
   const auto own_input = options.input_is_parallel ? input : scatter_to_region(input, -1, options.group);
   const auto own = at::linear(own_input, weight);

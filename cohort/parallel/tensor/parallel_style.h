@@ -1,13 +1,13 @@
-/// Parallel styles: what parallelize_module (parallelize_module.h) makes of a module. Names and meaning follow
+/// Parallel styles: how parallelize_module (parallelize_module.h) shards a module. Names and meaning follow
 /// torch/distributed/tensor/parallel/style.py.
 ///
-/// In C++ a module that is a typed member of another one, `torch::nn::Linear up`, has no place where tensors could be caught on
-/// their way in or out. None is needed: parameters that are DTensors make activations DTensors, which find their layouts
-/// themselves. So use_local_output is false here unless it is asked for, and layouts that differ from those that come by
-/// themselves can be had only at children of a torch::nn::Sequential, or by with_layouts (with_layouts.h).
+/// In C++ a module that is a typed member of another one, `torch::nn::Linear up`, has no place for hooks on its inputs and
+/// outputs. It does not need them, since parameters that are DTensors make activations DTensors, which find their placements
+/// themselves. So use_local_output is false here unless you ask for it, and other layouts are possible only for children of a
+/// torch::nn::Sequential, or with with_layouts (with_layouts.h).
 ///
-/// Layouts: how a tensor lies on the mesh, which has one axis. Of what goes in or out as a plain tensor `..._layouts` says which
-/// part it is; it becomes a DTensor, and is brought into the wanted layout.
+/// Layouts: the placement of a tensor on the mesh, which has one axis. For a plain tensor that goes in or out, `..._layouts` says
+/// which part it is; it becomes a DTensor and is redistributed to the desired layout.
 #pragma once
 
 #include <cstdint>
@@ -27,39 +27,39 @@ class Module;
 
 namespace cohort {
 
-/// Each rank computes some outputs of a linear map, or some columns of an embedding. A linear map is a torch::nn::Linear, and any
-/// module whose only parameters are `weight` [out, in] and maybe `bias` [out]; an embedding a torch::nn::Embedding.
+/// Each rank computes some outputs of a linear map, or some columns of an embedding. A linear map is a torch::nn::Linear, or any
+/// module whose only parameters are `weight` [out, in] and possibly `bias` [out]; an embedding is a torch::nn::Embedding.
 struct ColwiseParallel {
-  std::optional<Placement> input_layouts = {};   ///< default: Replicate()
-  std::optional<Placement> output_layouts = {};  ///< default: Shard(-1)
+  std::optional<Placement> input_layouts = {};   ///< if absent, Replicate()
+  std::optional<Placement> output_layouts = {};  ///< if absent, Shard(-1)
   bool use_local_output = false;
-  /// The weight holds so many maps one below the other, such as query, key and value: each of them is shared out.
+  /// The weight holds this many maps one below the other, such as query, key and value: each of them is sharded.
   int64_t num_parts = 1;
-  /// The outputs, of each part, are those of so many attention heads, which cannot be cut: c10::ValueError, with the division,
-  /// unless the ranks divide them. 0: no heads.
+  /// The outputs of each part belong to this many attention heads, which cannot be split: throws c10::ValueError, with the
+  /// division, unless the number of ranks divides it. 0 means no heads.
   int64_t num_heads = 0;
 };
 
 /// Each rank has some inputs of a linear map, whose outputs are sums over the ranks, or some rows of an embedding.
 struct RowwiseParallel {
-  std::optional<Placement> input_layouts = {};   ///< default: Shard(-1)
-  std::optional<Placement> output_layouts = {};  ///< default: Replicate(), once its values are needed
+  std::optional<Placement> input_layouts = {};   ///< if absent, Shard(-1)
+  std::optional<Placement> output_layouts = {};  ///< if absent, Replicate(), once its values are needed
   bool use_local_output = false;
 };
 
-/// Each rank has some positions of a norm or a dropout, whose parameters are whole on every rank.
+/// Each rank has some positions of a norm or a dropout; its parameters are replicated.
 struct SequenceParallel {
   int64_t sequence_dim = 1;
   bool use_local_output = false;
 };
 
-/// One for each tensor among the arguments or results; nothing: it stays as it is.
+/// One for each tensor among the arguments or results; if absent, the tensor stays as it is.
 using Layouts = std::vector<std::optional<Placement>>;
 
 struct PrepareModuleInput {
   Layouts input_layouts = {};
   Layouts desired_input_layouts = {};
-  /// As in Python: whether the module gets plain tensors.
+  /// Whether the module gets plain tensors, as in Python.
   bool use_local_output = false;
 };
 
@@ -78,14 +78,14 @@ struct PrepareModuleInputOutput {
   bool use_local_output = true;
 };
 
-/// Those that change no parameter.
+/// The styles that change no parameter.
 using BorderStyle = std::variant<PrepareModuleInput, PrepareModuleOutput, PrepareModuleInputOutput>;
-/// One of your own: called with the module, whose parameters it may distribute (dtensor/api/distribute_module.h).
+/// A style of your own: called with the module, whose parameters it may distribute (dtensor/api/distribute_module.h).
 using OwnStyle = std::function<void(torch::nn::Module& module, const DeviceMesh& mesh)>;
 using ParallelStyle = std::variant<ColwiseParallel, RowwiseParallel, SequenceParallel, PrepareModuleInput,
                                    PrepareModuleOutput, PrepareModuleInputOutput, OwnStyle>;
-/// Paths of modules, whose parts are patterns as of a shell ("h.*.attn.c_attn"; "": the module itself), in the order in which
-/// they are applied.
+/// Paths of modules and their styles, in the order in which they are applied. The parts of a path are patterns as in a shell
+/// ("h.*.attn.c_attn"; "" is the module itself).
 using ParallelPlan = std::vector<std::pair<std::string, ParallelStyle>>;
 
 }  // namespace cohort

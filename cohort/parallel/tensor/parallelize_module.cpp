@@ -25,7 +25,7 @@
 namespace cohort {
 namespace {
 
-// Stands in a Sequential in the place of its child, with the same parameters under the same names.
+// Takes the place of a child of a Sequential, with the same parameters under the same names.
 class BorderedChild : public parallel::WrapperBase<torch::nn::Module> {
  public:
   BorderedChild(torch::nn::AnyModule child, parallel::LayoutBorder border)
@@ -35,7 +35,7 @@ class BorderedChild : public parallel::WrapperBase<torch::nn::Module> {
     const auto inside = border_.inputs({std::move(input)});
     return border_.outputs({child_.forward(inside.front())}).front();
   }
-  // Those of the child keep their values.
+  // The child's default arguments keep their values.
   bool _forward_has_default_args() override { return false; }
 
  private:
@@ -43,11 +43,11 @@ class BorderedChild : public parallel::WrapperBase<torch::nn::Module> {
   parallel::LayoutBorder border_;
 };
 
-/// A module that a style is applied to.
+/// A module to which a style is applied.
 struct StyledPlace {
   torch::nn::Module& module;
   std::string path;
-  torch::nn::Module* parent;  // null: the module that parallelize_module was called with
+  torch::nn::Module* parent;  // null for the module that parallelize_module was called with
   std::string name;           // among the parent's children
 
   std::string text() const { return path.empty() ? "the module " + module.name() : "\"" + path + "\""; }
@@ -112,22 +112,21 @@ class StyleApplication {
     TORCH_CHECK_NOT_IMPLEMENTED(kind != MapKind::kOther, style,
                                 " currently only support nn.Linear and nn.Embedding! [cohort] ", at.text(), " is a ",
                                 at.module.name(),
-                                "\n  hint: a module of your own will do whose only parameters are weight [out, in] and "
-                                "bias [out]; for others distribute_parameters places each parameter");
+                                "\n  hint: use a module whose only parameters are weight [out, in] and bias [out], or "
+                                "place each parameter with distribute_parameters");
     return kind;
   }
 
   void check_parts(const StyledPlace& at, const ColwiseParallel& style) const {
     const int64_t num_outputs = at.module.named_parameters(/*recurse=*/false)["weight"].size(0);
-    TORCH_CHECK_VALUE(style.num_parts >= 1 && num_outputs % style.num_parts == 0,
-                      "[cohort] parallelize_module: ", at.text(), " has ", num_outputs, " outputs, which are not ",
-                      style.num_parts,
-                      " parts of one size\n  hint: num_parts is the number of maps in one weight, such as 3 for query, "
-                      "key and value");
+    TORCH_CHECK_VALUE(
+        style.num_parts >= 1 && num_outputs % style.num_parts == 0, "[cohort] parallelize_module: ", at.text(), " has ",
+        num_outputs, " outputs, which cannot be split into ", style.num_parts,
+        " equal parts\n  hint: set num_parts to the number of maps in one weight, such as 3 for query, key and value");
     if (style.num_heads != 0) divided(style.num_heads, "attention heads of " + at.text(), mesh_.group(0));
   }
 
-  // A weight that is shared with a module before lies already.
+  // A weight that is shared with an earlier module has already been placed.
   void place(const StyledPlace& at, const std::string& name, const Placement& placement) const {
     const auto parameters = at.module.named_parameters(/*recurse=*/false);
     const auto* parameter = parameters.find(name);
@@ -138,19 +137,18 @@ class StyleApplication {
       return dtensor::hold(*parameter);
     }
     const auto spec = DTensor(*parameter).spec();
-    TORCH_CHECK_VALUE(
-        spec.placements() == wanted && spec.mesh() == mesh_, "[cohort] parallelize_module: ", name, " of ", at.text(),
-        " lies already, as ", to_string(spec.placements()), " on ", spec.mesh(), ", and should become ",
-        to_string(wanted), " on ", mesh_,
-        "\n  hint: modules that share a weight need styles that agree; a call on a whole model before calls on its "
-        "parts needs replicate_rest = false");
+    TORCH_CHECK_VALUE(spec.placements() == wanted && spec.mesh() == mesh_, "[cohort] parallelize_module: ", name,
+                      " of ", at.text(), " is already placed as ", to_string(spec.placements()), " on ", spec.mesh(),
+                      ", and should become ", to_string(wanted), " on ", mesh_,
+                      "\n  hint: give modules that share a weight styles that agree; if you call it on a full model "
+                      "before its parts, set replicate_rest = false");
   }
 
   static bool is_in_sequential(const StyledPlace& at) {
     return at.parent && at.parent->as<torch::nn::SequentialImpl>();
   }
 
-  // Layouts that come by themselves need no border. Others do, and where it says what a plain tensor is.
+  // Layouts that arise by themselves need no hook. Other layouts do, and plain tensors whose layout must be given.
   template <class Style>
   void add_border(const StyledPlace& at, const Style& style, const Placement& input, const Placement& output) const {
     const auto in = style.input_layouts.value_or(input), out = style.output_layouts.value_or(output);
@@ -164,9 +162,9 @@ class StyleApplication {
     TORCH_CHECK_NOT_IMPLEMENTED(
         is_in_sequential(at), "[cohort] parallelize_module: ", at.text(), " is ",
         at.parent ? "a member that " + at.parent->name() + " calls by its type" : "what parallelize_module was given",
-        ", so that nothing can stand at its border to change the layout of what goes in or out\n  hint: most layouts "
-        "come by themselves: a sum with what is cut along the sequence is cut so as well; where one must be told, give "
-        "it to a child of a torch::nn::Sequential, or wrap the module: with_layouts(module, mesh, style)");
+        ", so it cannot have hooks that redistribute its inputs or outputs\n  hint: leave the layouts out if they "
+        "follow from those of the inputs, give them to a child of a torch::nn::Sequential, or wrap the module: "
+        "with_layouts(module, mesh, style)");
     auto& list = *at.parent->as<torch::nn::SequentialImpl>();
     for (auto& child : list) {
       if (child.ptr().get() != &at.module) continue;
@@ -189,7 +187,7 @@ class PatternWalk {
   }
 
   void visit(torch::nn::Module& module) { visit({module, "", nullptr, ""}, 0); }
-  /// Nothing if there was a module.
+  /// Absent if a module was found.
   const std::optional<std::string>& dead_end() const { return dead_end_; }
 
  private:
@@ -213,7 +211,8 @@ class PatternWalk {
     std::vector<std::string> names;
     for (const auto& child : at.module.named_children()) names.push_back(child.key());
     auto text = at.text() + " has no child \"" + token + "\"" + base::did_you_mean(token, names);
-    return text + "\n  hint: " + (names.empty() ? "it has none" : "it has " + base::quoted_list(names));
+    return text + "\n  hint: " +
+           (names.empty() ? "it has no children" : "use one of its children: " + base::quoted_list(names));
   }
 
   std::string pattern_;
@@ -230,7 +229,7 @@ bool is_first_rank(const DeviceMesh& mesh) { return mesh.coordinate() && mesh.lo
 void parallelize_module(torch::nn::Module& module, const DeviceMesh& mesh, const ParallelPlan& plan,
                         const ParallelizeOptions& options) {
   TORCH_CHECK_VALUE(mesh.ndim() == 1, "[cohort] parallelize_module: the mesh must have one axis, but it is ", mesh,
-                    "\n  hint: take the axis whose ranks compute together: mesh[\"tp\"]");
+                    "\n  hint: pass the axis whose ranks compute together, such as mesh[\"tp\"]");
   const StyleApplication styles(mesh, options);
   for (const auto& [pattern, style] : plan) {
     PatternWalk walk(pattern, [&styles, &one = style](const StyledPlace& at) { styles.apply(at, one); });

@@ -1,4 +1,4 @@
-/// parallelize_module: an unmodified model whose layers the ranks of a tensor-parallel group compute together.
+/// parallelize_module: lets the ranks of a tensor-parallel group compute the layers of an unmodified model together.
 ///
 ///     cohort::parallelize_module(*gpt, mesh["tp"],
 ///                                {{"transformer.wte", cohort::RowwiseParallel()},            // some words each
@@ -8,9 +8,9 @@
 ///                                 {"lm_head", cohort::ColwiseParallel()}});                   // some logits each
 ///     torch::optim::AdamW optimizer(gpt->parameters());
 ///
-/// Parameters become DTensors in place, those that no style places replicated ones, and so does what is calculated with them: the
-/// model's code stays that of one process, and sees whole sizes. Names in state dicts stay as well; weights may be loaded before
-/// or afterwards. The same plan runs sequence-parallel if the model is given tokens that are a DTensor cut along the sequence.
+/// Parameters become DTensors in place (parameters without a style become replicated ones), and so do the results computed from
+/// them: the model's code stays that of one process, and sees global shapes. Names in state dicts also stay; weights may be
+/// loaded before or after. The same plan runs sequence-parallel if the model's tokens are a DTensor sharded along the sequence.
 ///
 /// Follows torch/distributed/tensor/parallel/api.py. Collective over the mesh.
 #pragma once
@@ -26,18 +26,18 @@
 namespace cohort {
 
 struct ParallelizeOptions {
-  /// Whose values count, by the rank in the mesh; nothing: each rank keeps its own.
+  /// The rank of the mesh whose values count; if absent, each rank keeps its own.
   std::optional<int> src_rank = 0;
-  /// Parameters and buffers that no style has placed become replicated DTensors. Say false for all but the last of several calls
-  /// on parts of one model.
+  /// Replaces parameters and buffers without a style by replicated DTensors. If you call the function several times on parts of
+  /// one model, set it to false for all calls but the last.
   bool replicate_rest = true;
 };
 
-/// An entry of the plan that matches no module is a warning with the nearest name. A weight that two modules share is placed
+/// An entry of the plan that matches no module gives a warning with the nearest name. A weight that two modules share is placed
 /// once, if their styles agree.
-/// Throws c10::ValueError for a mesh of several axes, styles that disagree, heads or parts that do not divide;
-/// c10::NotImplementedError for a module that the style cannot share out, or layouts where nothing can stand at a module's
-/// border. Both name the module. Modules before it have been placed then.
+/// Throws c10::ValueError for a mesh of several axes, styles that disagree, and heads or parts that cannot be divided evenly;
+/// c10::NotImplementedError for a module that the style cannot shard, or for layouts on a module that cannot have hooks. Both
+/// name the module; modules before it have then been placed.
 COHORT_API void parallelize_module(torch::nn::Module& module, const DeviceMesh& mesh, const ParallelPlan& plan,
                                    const ParallelizeOptions& options = {});
 

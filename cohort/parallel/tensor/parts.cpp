@@ -14,7 +14,7 @@
 namespace cohort::parallel {
 namespace {
 
-// Nothing: the rank is alone.
+// Absent if the rank is alone.
 std::optional<ShardSpec> spec_of(const at::Tensor& tensor, const Placement& placement,
                                  const std::vector<int64_t>& sizes, const GroupPlace& place) {
   if (!place.group) return std::nullopt;
@@ -42,11 +42,11 @@ at::Tensor put_together(const at::Tensor& own, const Placement& placement, const
 
 void load_part(const at::Tensor& own, const at::Tensor& whole, const Placement& placement,
                const std::vector<int64_t>& sizes, const GroupPlace& place, const char* name) {
-  TORCH_CHECK_VALUE(whole.sizes() == c10::IntArrayRef(sizes), "[cohort] the whole ", name, " has shape ",
+  TORCH_CHECK_VALUE(whole.sizes() == c10::IntArrayRef(sizes), "[cohort] the full ", name, " has shape ",
                     c10::IntArrayRef(sizes), ", but ", whole.sizes(), " was given");
-  TORCH_CHECK_VALUE(!is_of_fully_shard(own), "[cohort] load_whole: fully_shard has taken the ", name,
-                    "\n  hint: load before fully_shard, or afterwards by set_model_state_dict() with full_state_dict, "
-                    "or by write() of the wrapper");
+  TORCH_CHECK_VALUE(!is_of_fully_shard(own), "[cohort] load_whole: fully_shard has sharded the ", name,
+                    "\n  hint: load before fully_shard, or afterwards with set_model_state_dict() and full_state_dict, "
+                    "or with write() of the wrapper");
   const at::NoGradGuard no_grad;
   const auto spec = spec_of(whole, placement, sizes, place);
   own.copy_(spec ? dtensor::scattered(whole, *spec, /*src_rank=*/std::nullopt) : whole);

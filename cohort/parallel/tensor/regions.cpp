@@ -23,14 +23,14 @@ using torch::autograd::variable_list;
 
 enum class Move : uint8_t { kNothing, kSum, kTakePart, kGather, kReduceScatter, kAllToAll };
 
-// A move and the one by which gradients come back, whose gradients in turn come back by the first.
+// An exchange and the one for its gradients, whose own gradients use the first again.
 struct RegionMove {
   GroupPlace place;
   Move forward = Move::kNothing;
   Move backward = Move::kNothing;
-  int64_t dim = 0;         // of the part, or the one that is shared out
-  int64_t gather_dim = 0;  // kAllToAll: the one that becomes whole
-  int64_t size = 0;        // of the whole along `dim`
+  int64_t dim = 0;         // the dimension of the shard, or the one that is being sharded
+  int64_t gather_dim = 0;  // for kAllToAll: the dimension that is gathered
+  int64_t size = 0;        // of the full tensor along `dim`
 };
 
 struct RegionCall : torch::CustomClassHolder {
@@ -113,7 +113,7 @@ at::Tensor gather_from_region(const at::Tensor& input, int64_t dim, const Gather
   TORCH_CHECK_VALUE(
       own == share, "[cohort] gather_from_region: rank ", place.rank, " has ", own, " along dimension ", wrapped,
       ", but its share of ", size, " is ", share, ": ", parallel::chunks_text(size, place.num_ranks),
-      "\n  hint: `size` is that of the whole; scatter_to_region and chunk_range() share it out like this");
+      "\n  hint: set `size` to that of the full tensor, which scatter_to_region and chunk_range() divide like this");
   const bool sums = options.gradient == RegionGradient::kSum;
   return apply_move({.place = place,
                      .forward = Move::kGather,
@@ -136,7 +136,7 @@ at::Tensor reduce_scatter_to_region(const at::Tensor& input, int64_t dim, const 
 at::Tensor all_to_all_region(const at::Tensor& input, int64_t scatter_dim, int64_t gather_dim, const Group& group) {
   const auto from = c10::maybe_wrap_dim(scatter_dim, input.dim(), /*wrap_scalar=*/false);
   const auto to = c10::maybe_wrap_dim(gather_dim, input.dim(), /*wrap_scalar=*/false);
-  TORCH_CHECK_VALUE(from != to, "[cohort] all_to_all_region: dimension ", from, " is both shared out and gathered");
+  TORCH_CHECK_VALUE(from != to, "[cohort] all_to_all_region: dimension ", from, " is both scattered and gathered");
   divided(input.size(from), "entries along dimension " + std::to_string(from), group);
   return apply_move({.place = parallel::place_in(group),
                      .forward = Move::kAllToAll,

@@ -29,9 +29,9 @@ struct LossCall : torch::CustomClassHolder {
   IndexRange own;  // classes
   int64_t class_dim = 0;
   at::ScalarType dtype = at::kFloat;  // of the logits
-  at::Tensor weight;                  // of all classes, in the dtype in which is computed; undefined: all count alike
+  at::Tensor weight;                  // of all classes, in the dtype of the computation; undefined if all count equally
 
-  // Of this rank's classes, beside logits of `dim` dimensions.
+  // Returns the weights of this rank's classes, for logits of `dim` dimensions.
   at::Tensor own_weight(int64_t dim) const {
     std::vector<int64_t> sizes(dim, 1);
     sizes[class_dim] = own.size();
@@ -40,7 +40,7 @@ struct LossCall : torch::CustomClassHolder {
 };
 using LossCallPtr = c10::intrusive_ptr<LossCall>;
 
-// Of this rank's logits, with the class dimension kept, of size 1.
+// Returns the maximum of this rank's logits, with the class dimension kept, of size 1.
 at::Tensor greatest(const LossCall& call, const at::Tensor& logits) {
   auto shape = logits.sizes().vec();
   shape[call.class_dim] = 1;
@@ -50,7 +50,7 @@ at::Tensor greatest(const LossCall& call, const at::Tensor& logits) {
   return own;
 }
 
-// Where a target is one of this rank's classes, its place among them; elsewhere 0 and false.
+// Returns for each target that is one of this rank's classes its index among them, and true; for others 0 and false.
 std::pair<at::Tensor, at::Tensor> own_places(const LossCall& call, const at::Tensor& targets,
                                              const at::Tensor& is_ignored) {
   const auto place = targets - call.own.begin;
@@ -58,7 +58,7 @@ std::pair<at::Tensor, at::Tensor> own_places(const LossCall& call, const at::Ten
   return {place.masked_fill(is_own.logical_not(), 0), is_own};
 }
 
-// In the shape of the targets.
+// Returns the weights in the shape of the targets.
 at::Tensor weights_of(const LossCall& call, const at::Tensor& targets, const at::Tensor& is_ignored,
                       at::ScalarType dtype) {
   if (!call.weight.defined()) return is_ignored.logical_not().to(dtype);
@@ -67,8 +67,8 @@ at::Tensor weights_of(const LossCall& call, const at::Tensor& targets, const at:
 }
 
 struct Losses {
-  at::Tensor of_each;        // with the class dimension, of size 1; 0 where ignored
-  at::Tensor weights;        // of the targets; 0 where ignored
+  at::Tensor of_each;        // with the class dimension, of size 1; 0 for ignored targets
+  at::Tensor weights;        // of the targets; 0 for ignored ones
   at::Tensor probabilities;  // of this rank's classes
   at::Tensor places, is_own;
 };
@@ -120,8 +120,8 @@ struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossE
   static variable_list backward(AutogradContext* context, const variable_list& gradients);
 };
 
-// Of each position: probability - (1 - smoothing) at the target - smoothing / classes. With weights each class has its share of
-// the smoothing, and what is not smoothing is times the target's weight.
+// Returns for each position: probability - (1 - smoothing) at the target - smoothing / classes. With weights, each class has its
+// share of the smoothing, and the rest is multiplied by the target's weight.
 at::Tensor before_scaling(const LossCall& call, const variable_list& saved) {
   const auto &probabilities = saved[0], &places = saved[1], &is_own = saved[2], &weights = saved[5];
   const double smoothing = call.options.label_smoothing, share = smoothing / static_cast<double>(call.num_classes);
@@ -135,7 +135,7 @@ at::Tensor before_scaling(const LossCall& call, const variable_list& saved) {
   return result.scatter_add_(call.class_dim, places, at_target);
 }
 
-// Times the gradient of each position's loss.
+// Multiplies by the gradient of each position's loss.
 variable_list VocabParallelCrossEntropy::backward(AutogradContext* context, const variable_list& gradients) {
   TORCH_CHECK(
       !at::GradMode::is_enabled(),
@@ -148,7 +148,7 @@ variable_list VocabParallelCrossEntropy::backward(AutogradContext* context, cons
   if (call->options.reduction == at::Reduction::Mean) of_each = of_each / saved[4];
   of_each = of_each.expand(is_ignored.sizes()).masked_fill(is_ignored, 0);
   auto result = before_scaling(*call, saved);
-  // A position that is ignored has no gradient, whatever its logits are.
+  // An ignored position has no gradient, whatever its logits are.
   result.mul_(of_each).masked_fill_(is_ignored, 0);
   return {at::Tensor(), result.to(call->dtype), at::Tensor()};
 }
@@ -179,7 +179,7 @@ void check_classes(const LossCall& call, int64_t own) {
   TORCH_CHECK_VALUE(own == call.own.size() && call.num_classes > 0, "[cohort] vocab_parallel_cross_entropy: rank ",
                     call.place.rank, " has logits of ", own, " classes, but its share of ", call.num_classes, " is ",
                     call.own.size(), ": ", parallel::chunks_text(call.num_classes, call.place.num_ranks),
-                    "\n  hint: num_classes is the number of all ranks' classes together");
+                    "\n  hint: set num_classes to the number of classes of all ranks together");
 }
 
 }  // namespace

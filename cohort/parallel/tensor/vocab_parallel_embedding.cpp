@@ -18,12 +18,12 @@ using parallel::place_in;
 
 int64_t checked_padding(int64_t padding, int64_t num_embeddings) {
   TORCH_CHECK_VALUE(padding >= -num_embeddings && padding < num_embeddings,
-                    "[cohort] VocabParallelEmbedding: padding_idx ", padding, " is no row of a table of ",
+                    "[cohort] VocabParallelEmbedding: padding_idx ", padding, " is not a row of a table of ",
                     num_embeddings);
   return padding < 0 ? padding + num_embeddings : padding;
 }
 
-// What no rank looks up would be zero, and nobody would know.
+// An index that no rank looks up would silently give zeros.
 void check_in_table(const at::Tensor& indices, int64_t num_embeddings) {
   if (!indices.is_cpu() || indices.numel() == 0) return;
   const auto [least, greatest] = at::aminmax(indices);
@@ -38,7 +38,7 @@ VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(int64_t num_embeddings, i
                                                        const VocabParallelOptions& options)
     : num_embeddings(num_embeddings), embedding_dim(embedding_dim), options(options) {
   TORCH_CHECK_VALUE(num_embeddings > 0 && embedding_dim > 0,
-                    "[cohort] VocabParallelEmbedding needs rows and columns, but it was given ", num_embeddings,
+                    "[cohort] VocabParallelEmbedding needs at least 1 row and 1 column, but got ", num_embeddings,
                     " and ", embedding_dim);
   auto& padding = this->options.padding_idx;
   if (padding) padding = checked_padding(*padding, num_embeddings);

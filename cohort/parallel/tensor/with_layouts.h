@@ -1,12 +1,12 @@
-/// with_layouts: a module with something at its border that changes how tensors lie on their way in and out, for modules to which
-/// no torch::nn::Sequential gives a place for it: a whole model, or a member of your own.
+/// with_layouts: wraps a module so that tensors are redistributed on their way in and out, for modules that are not children of a
+/// torch::nn::Sequential: a full model, or a member of your own.
 ///
 ///     auto model = cohort::with_layouts(gpt, mesh["tp"], cohort::PrepareModuleInputOutput{
 ///         .input_layouts = {cohort::Replicate()}, .desired_input_layouts = {cohort::Shard(1)},     // each rank some positions
 ///         .output_layouts = {cohort::Shard(-1)}, .desired_output_layouts = {cohort::Replicate()}});
 ///     at::Tensor logits = model(tokens);                                                           // plain again
 ///
-/// The wrapper stands where the module stood, as DistributedDataParallel's does, with the module's own names.
+/// The wrapper takes the module's place, as DistributedDataParallel does, with the module's own names.
 #pragma once
 
 #include <memory>

@@ -16,14 +16,14 @@ namespace {
 
 constexpr auto kMissingBucket =
     "[cohort] a hook with ZeRO's step must see every bucket of a step, but one was left out. It cannot be used with "
-    "skip_all_reduce_unused_params, nor after a step that failed.";
+    "skip_all_reduce_unused_params, or after a failed step.";
 
 bool are_same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const at::Tensor& left, const at::Tensor& right) { return left.is_same(right); });
 }
 
-// Of a complex parameter hooks see the real view.
+// For a complex parameter hooks see the real view.
 at::Tensor in_dtype_of(const at::Tensor& parameter, const at::Tensor& gradient) {
   const auto dtype = parameter.scalar_type();
   if (!parameter.is_complex() || gradient.is_complex()) return gradient.to(dtype);

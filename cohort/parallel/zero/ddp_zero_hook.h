@@ -1,4 +1,4 @@
-/// Hooks that make ZeroRedundancyOptimizer's step a part of DistributedDataParallel's reduction, bucket by bucket. After
+/// Hooks that make ZeroRedundancyOptimizer's step a part of DistributedDataParallel's reduction, bucket by bucket. As
 /// torch/distributed/algorithms/ddp_comm_hooks/ddp_zero_hook.py.
 ///
 ///     auto zero = cohort::ZeroRedundancyOptimizer::make<torch::optim::Adam>(ddp->parameters(), options,
@@ -11,15 +11,15 @@
 ///     }
 ///
 /// Parameters belong to the ranks as without overlap, so a bucket may have several owners, and each broadcasts its part of it.
-/// Unlike PyTorch's, these hooks update from the first step on, whatever becomes of the buckets, take several parameter groups,
-/// and run on every backend: all ranks call the collectives in one order.
+/// Unlike PyTorch's, these hooks update from the first step on, also if buckets are rebuilt, take several parameter groups, and
+/// run on every backend: all ranks call the collectives in one order.
 ///
-/// [Note: order] The hook of a bucket starts its reduction, then, interleaved, completes the bucket before it: waits for its
-/// reduction, updates what this rank owns of it, and starts the broadcasts. All run in the thread that runs backward. The last
-/// bucket's hook waits for all broadcasts.
+/// [Note: order] The hook of a bucket starts its reduction. Interleaved, it then completes the bucket before it: waits for that
+/// reduction, updates this rank's parameters in it, and starts the broadcasts. All of this runs in the thread that runs backward.
+/// The last bucket's hook waits for all broadcasts.
 ///
-/// A parameter that no rank has used is updated with a gradient of zeros. Not with skip_all_reduce_unused_params, sparse
-/// gradients, nor a module that uses a parameter by parameter.detach() in backward of layers before it.
+/// A parameter that no rank has used is updated with a gradient of zeros. Cannot be used with skip_all_reduce_unused_params,
+/// sparse gradients, or a module that uses a parameter through parameter.detach() in backward of layers before it.
 /// Thread-safety: as communication hooks.
 #pragma once
 
@@ -40,7 +40,7 @@ class ZeroRedundancyOptimizer;
 
 namespace cohort::zero {
 
-/// What the hooks do besides the reduction. The optimizer must live as long as backward passes run.
+/// The work of the hooks besides the reduction. The optimizer must live as long as backward passes run.
 class COHORT_API OverlappedStep {
  public:
   enum class When : uint8_t { kAfterTheLastBucket, kInterleaved };
@@ -48,7 +48,7 @@ class COHORT_API OverlappedStep {
   /// Throws c10::ValueError if `zero` was made without overlap_with_ddp (PyTorch's text).
   OverlappedStep(ZeroRedundancyOptimizer& zero, When when);
 
-  /// `reduced`: what the hook has given for the bucket.
+  /// `reduced`: the hook's result for the bucket.
   void on_bucket(const ddp::GradBucket& bucket, const ddp::CommHookFuture& reduced);
 
  private:
@@ -56,7 +56,7 @@ class COHORT_API OverlappedStep {
     ddp::GradBucket bucket;
     ddp::CommHookFuture reduced;
   };
-  // What a rank owns of a bucket. The parameters are views of the flat tensor.
+  // A rank's part of a bucket. The parameters are views of the flat tensor.
   struct Part {
     int owner = 0;
     std::vector<size_t> slots;
@@ -76,7 +76,7 @@ class COHORT_API OverlappedStep {
 
   ZeroRedundancyOptimizer& zero_;
   When when_;
-  std::vector<Parts> parts_;  // by bucket, as it was seen last
+  std::vector<Parts> parts_;  // by bucket, as it was last seen
   // Of this step.
   std::vector<Pending> pending_;
   size_t num_completed_ = 0;
@@ -97,14 +97,14 @@ auto hook_with(Hook hook, ZeroRedundancyOptimizer& zero, OverlappedStep::When wh
 
 namespace cohort::ddp {
 
-/// `hook`, which reduces a bucket, followed, when the last bucket's reduction has begun, by the updates of all buckets, one after
-/// the other, while later ones are still reduced. Throws as OverlappedStep.
+/// Returns `hook`, which reduces a bucket, followed, once the last bucket's reduction has begun, by the updates of all buckets,
+/// one after the other, while later ones are still being reduced. Throws as OverlappedStep.
 template <class Hook>
 auto hook_with_zero_step(Hook hook, ZeroRedundancyOptimizer& zero) {
   return zero::hook_with(std::move(hook), zero, zero::OverlappedStep::When::kAfterTheLastBucket);
 }
 
-/// The same with each bucket updated while backward goes on, as soon as the next one's reduction has begun. See [Note: order].
+/// The same, but updates each bucket while backward continues, as soon as the next one's reduction has begun. See [Note: order].
 template <class Hook>
 auto hook_with_zero_step_interleaved(Hook hook, ZeroRedundancyOptimizer& zero) {
   return zero::hook_with(std::move(hook), zero, zero::OverlappedStep::When::kInterleaved);

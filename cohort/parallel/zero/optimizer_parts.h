@@ -1,4 +1,4 @@
-/// An optimizer of any kind taken apart: what torch::optim::Optimizer's interface allows without knowing the kind.
+/// Takes apart an optimizer of any kind, with nothing but the interface of torch::optim::Optimizer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,12 +13,12 @@ namespace cohort::zero {
 
 using ParamGroups = std::vector<torch::optim::OptimizerParamGroup>;
 
-/// The same options over other parameters.
+/// Returns a group of the same options over other parameters.
 torch::optim::OptimizerParamGroup with_params(const torch::optim::OptimizerParamGroup& group,
                                               std::vector<at::Tensor> params);
 
-/// While it lives, `local` works with the option objects of `shown`, which has as many groups, and not with copies: what the
-/// program has set there counts, and what the local optimizer sets is seen there. References to them stay good.
+/// While it lives, `local` works with the option objects of `shown`, which has as many groups, not with copies: the program's
+/// settings there count, and settings of the local optimizer are seen there. References to them stay valid.
 class LentOptions {
  public:
   LentOptions(ParamGroups& shown, ParamGroups& local) : shown_(shown), local_(local) { exchange(); }
@@ -33,19 +33,19 @@ class LentOptions {
   ParamGroups& local_;
 };
 
-/// State and options, as torch::save writes them. Parameters are known by their places in the groups.
+/// Returns state and options, as torch::save writes them. Parameters are identified by their places in the groups.
 std::string bytes_of(const torch::optim::Optimizer& optimizer);
-/// Into an optimizer of the same kind, with as many parameters in each group. Tensors go to `device`.
+/// Loads into an optimizer of the same kind, with as many parameters in each group. Tensors go to `device`.
 void load_bytes(torch::optim::Optimizer& optimizer, const std::string& bytes, c10::Device device);
 
 /// Moves the state of every parameter of `from` to `to`.
 void move_state(torch::optim::Optimizer& from, torch::optim::Optimizer& to);
 
-/// A flat tensor whose views the parameters, of one dtype and device, become from now on, with the values that they have.
-/// Collective: see ddp::make_bucket_memory.
+/// Returns a flat tensor, of which the parameters, of one dtype and device, become views, with their present values. Collective:
+/// see ddp::make_bucket_memory.
 at::Tensor flatten_params(const std::vector<at::Tensor>& params, const Group& group);
 
-/// "torch.FloatTensor", as Python's torch.typename has it.
+/// Returns a name such as "torch.FloatTensor", as Python's torch.typename.
 std::string typename_of(const at::Tensor& tensor);
 
 }  // namespace cohort::zero

@@ -23,7 +23,7 @@ size_t shared_bytes(const at::Tensor& param) {
   return (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
 }
 
-// `owners`: what lives as long as the tensor's memory.
+// `owners`: objects that must live as long as the tensor's memory.
 at::Tensor shared_like(const at::Tensor& param, const std::byte* data,
                        std::vector<std::shared_ptr<const void>> owners) {
   const auto strides = param.is_non_overlapping_and_dense() ? param.strides().vec()
@@ -35,14 +35,14 @@ at::Tensor shared_like(const at::Tensor& param, const std::byte* data,
 std::string write_text(size_t place, int owner) {
   return "[cohort] error: a write to parameter " + std::to_string(place) +
          " of a ZeroRedundancyOptimizer with one_memory, " + "which rank " + std::to_string(owner) +
-         " owns, so that no other one may write it\n"
-         "  hint: load and change parameters before the optimizer is made, or do without one_memory\n";
+         " owns, so only that rank may write it\n"
+         "  hint: load and change parameters before you make the optimizer, or leave one_memory off\n";
 }
 
 std::string child_text(size_t place) {
   return "[cohort] error: a forked process has no parameter " + std::to_string(place) +
-         " of a ZeroRedundancyOptimizer with one_memory: the ranks of this host have it once, and not the processes "
-         "that they fork\n"
+         " of a ZeroRedundancyOptimizer with one_memory: the ranks of this host share it, but not the processes that "
+         "they fork\n"
          "  hint: give the child a copy that was made before the fork: parameter.detach().clone()\n";
 }
 

@@ -1,5 +1,5 @@
-/// SharedParameters: parameters of which a host has one copy, for all ranks of a group: each of them in pages that its owner
-/// alone can write, so that what the owner's optimizer has updated needs no broadcast.
+/// SharedParameters: parameters of which a host has one copy, for all ranks of a group. Only the owner can write the pages of a
+/// parameter, so the owner's updates need no broadcast.
 ///
 /// Thread-safety: none. The tensors keep the memory alive, not this object.
 #pragma once
@@ -17,15 +17,15 @@ namespace cohort::zero {
 
 class SharedParameters {
  public:
-  /// True where all ranks of the group map each other's memory, and parameters are in it.
+  /// True if all ranks of the group map each other's memory, and parameters are in it.
   static bool are_possible(const Group& group, c10::Device device);
   explicit SharedParameters(Group group) : group_(std::move(group)) {}
 
-  /// Collective: moves those of `params` that are not here yet; the values are the owner's. `owner_of`: a rank of the group.
-  /// Throws c10::ValueError, on every rank, when one has too little memory.
+  /// Moves those of `params` that are not here yet; the values are the owner's. `owner_of`: returns a rank of the group.
+  /// Collective. Throws c10::ValueError, on every rank, if one has too little memory.
   void add(const std::vector<at::Tensor>& params, const std::function<int(const at::Tensor&)>& owner_of);
 
-  /// Collective. Before owners write: nobody reads any more. After that: everyone has written.
+  /// Before owners write: waits until nobody reads any more. After that: waits until everyone has written. Collective.
   void meet() const;
 
  private:

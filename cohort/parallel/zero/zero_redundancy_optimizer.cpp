@@ -28,7 +28,7 @@ ParamList params_of(const zero::ParamGroups& groups) {
   return all;
 }
 
-// The optimizer's own defaults, and the groups' options as it completes them. No state is made for it.
+// Returns the optimizer with its own defaults, and the groups' options as it completes them. Makes no state.
 std::unique_ptr<Optimizer> without_parameters(const ZeroRedundancyOptimizer::MakeOptimizer& make_optimizer,
                                               const zero::ParamGroups& param_groups) {
   TORCH_CHECK_VALUE(!params_of(param_groups).empty(), "ZeroRedundancyOptimizer got an empty parameter list");
@@ -80,7 +80,7 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(std::unique_ptr<Optimizer> blan
       "parameters that backward passes of other ranks still read");
   TORCH_CHECK_VALUE(
       !dynamic_cast<const torch::optim::LBFGS*>(blank.get()),
-      "[cohort] ZeroRedundancyOptimizer cannot divide LBFGS: its step depends on all parameters together");
+      "[cohort] ZeroRedundancyOptimizer cannot partition LBFGS: its step depends on all parameters together");
   for (size_t i = 0; i < param_groups.size(); ++i) {
     check_params(param_groups[i].params());
     Optimizer::add_param_group({param_groups[i].params(), blank->param_groups()[i].options().clone()});
@@ -104,7 +104,7 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(std::unique_ptr<Optimizer> blan
 
 ZeroRedundancyOptimizer::~ZeroRedundancyOptimizer() = default;
 
-// Before `params` join the others.
+// Called before `params` join the others.
 void ZeroRedundancyOptimizer::check_params(const ParamList& params) const {
   auto all = params_of(param_groups_);
   all.insert(all.end(), params.begin(), params.end());
@@ -131,15 +131,14 @@ void ZeroRedundancyOptimizer::add_param_group(const OptimizerParamGroup& param_g
   adopt_groups();
 }
 
-// Groups that have come since, perhaps by the base class, whose functions are not virtual.
+// Adopts groups added since, possibly through the base class, whose functions are not virtual.
 void ZeroRedundancyOptimizer::adopt_groups() {
   const size_t num_known = local_->param_groups().size();
   size_t num_params = 0;
   for (size_t i = 0; i < num_known; ++i) num_params += param_groups_[i].params().size();
-  TORCH_CHECK_VALUE(
-      num_params == places_.size(),
-      "[cohort] ZeroRedundancyOptimizer: the parameters of a group have changed since it was divided among the "
-      "ranks. Use add_param_group for further ones.");
+  TORCH_CHECK_VALUE(num_params == places_.size(),
+                    "[cohort] ZeroRedundancyOptimizer: the parameters of a group have changed since it was partitioned "
+                    "among the ranks. Add parameters with add_param_group.");
   if (num_known == param_groups_.size()) return;
   check_params({});
   repartition();
@@ -205,7 +204,7 @@ void ZeroRedundancyOptimizer::share_parameters() {
                [this](const at::Tensor& param) { return places_.at(param.unsafeGetTensorImpl()).owner; });
 }
 
-// A frozen parameter may have been in a bucket that goes away.
+// A frozen parameter may be in a bucket that is about to be freed.
 void ZeroRedundancyOptimizer::build_param_buckets() {
   if (!parameters_as_bucket_view_) return;
   const at::NoGradGuard no_grad;
@@ -250,7 +249,7 @@ at::Tensor ZeroRedundancyOptimizer::step_and_sync(LossClosure closure) {
   return loss;
 }
 
-// The closure's passes read all parameters: no owner may write before every rank's have ended.
+// The closure's passes read all parameters: no owner may write before the passes of all ranks have ended.
 at::Tensor ZeroRedundancyOptimizer::step_in_one_memory(const LossClosure& closure) {
   at::Tensor loss;
   if (closure) {
@@ -287,7 +286,7 @@ void ZeroRedundancyOptimizer::sync_params() {
 }
 
 void ZeroRedundancyOptimizer::step_part(const ParamList& params, ParamList gradients) {
-  // What a part of the step exchanges, and exchanges back.
+  // Exchanges things for a part of the step, and exchanges them back.
   struct Exchanged {
     zero::ParamGroups& groups;
     std::vector<ParamList> parts;
@@ -321,7 +320,7 @@ void ZeroRedundancyOptimizer::consolidate_state_dict(int to) {
   whole_ = std::move(whole);
 }
 
-// By broadcasts, as PyTorch does, one rank after the other.
+// Uses broadcasts, one rank after the other, as PyTorch does.
 std::vector<std::string> ZeroRedundancyOptimizer::gather_bytes(std::string own, int to) const {
   TORCH_CHECK_VALUE(to >= 0 && to < world_size_, "[cohort] consolidate_state_dict: rank ", to,
                     " is not one of the group's ", world_size_);
@@ -362,10 +361,9 @@ Optimizer& ZeroRedundancyOptimizer::state_dict() const {
 void ZeroRedundancyOptimizer::load_state_dict(const Optimizer& whole) {
   adopt_groups();
   const Optimizer& part_here = *local_;
-  TORCH_CHECK_TYPE(
-      typeid(whole) == typeid(part_here),
-      "[cohort] load_state_dict takes an optimizer of the wrapped kind over all parameters, such as state_dict() "
-      "or whole_optimizer() gives");
+  TORCH_CHECK_TYPE(typeid(whole) == typeid(part_here),
+                   "[cohort] load_state_dict takes an optimizer of the wrapped kind over all parameters, such as "
+                   "state_dict() or whole_optimizer() returns");
   const auto& theirs = whole.param_groups();
   TORCH_CHECK_VALUE(theirs.size() == param_groups_.size(),
                     "loaded state dict has a different number of parameter groups");

@@ -1,4 +1,4 @@
-/// ZeroRedundancyOptimizer: any optimizer of LibTorch but LBFGS, whose state is divided among the ranks (ZeRO, stage 1:
+/// ZeroRedundancyOptimizer: any optimizer of LibTorch except LBFGS, with its state partitioned among the ranks (ZeRO, stage 1:
 /// https://arxiv.org/abs/1910.02054). Each parameter belongs to one rank, which alone keeps its state and updates it; then the
 /// owners broadcast their parameters. Semantics and texts of torch/distributed/optim/zero_redundancy_optimizer.py.
 ///
@@ -13,11 +13,11 @@
 ///     zero.consolidate_state_dict();                                // on all ranks
 ///     if (rank == 0) torch::save(zero.state_dict(), "optimizer.pt");
 ///
-/// It is a torch::optim::Optimizer: learning-rate schedulers and whatever else changes the options of param_groups() reach the
+/// It is a torch::optim::Optimizer: changes of the options of param_groups(), by learning-rate schedulers or others, reach the
 /// local optimizer in the next step. Its own state() is empty; the owned part is in optim().
 ///
-/// Every rank must have equal parameters at the start, and gradients that DistributedDataParallel has made equal: only the
-/// owner's count. Thread-safety: none.
+/// Every rank must have equal parameters at the start, and gradients that DistributedDataParallel has made equal, since only the
+/// owner's gradients count. Thread-safety: none.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,18 +38,19 @@
 namespace cohort {
 
 struct ZeroOptions {
-  /// Null: the default group.
+  /// If null, the default group.
   Group process_group = {};
-  /// The parameters of each owner become views of one tensor, which is broadcast at once; else each is broadcast by itself.
+  /// Makes the parameters of each owner views of one tensor, which is broadcast at once. If false, each parameter is broadcast by
+  /// itself.
   bool parameters_as_bucket_view = false;
-  /// Parameters are updated while backward runs, by a hook (ddp_zero_hook.h); step() does nothing, and
-  /// parameters_as_bucket_view is ignored.
+  /// Updates parameters while backward runs, in a hook (ddp_zero_hook.h); step() does nothing, and parameters_as_bucket_view is
+  /// ignored.
   bool overlap_with_ddp = false;
-  /// Where the ranks share memory (on the CPU, on one host) they have the parameters once, all of them together: step() sends
-  /// nothing, the ranks only wait for each other, and a host needs 1 / N of the memory for parameters. A parameter can be
-  /// written by its owner's optimizer only; a write by anybody else, such as load_state_dict of the module, is SIGSEGV with a
-  /// text, also after this object has gone. So load first, construct DistributedDataParallel first, and then this. Elsewhere it
-  /// changes nothing. parameters_as_bucket_view is ignored.
+  /// If the ranks share memory (on the CPU, on one host), keeps the parameters once for all of them: step() sends nothing, the
+  /// ranks only wait for each other, and a host needs 1 / N of the memory for parameters. Only the optimizer of a parameter's
+  /// owner can write it; any other write, such as load_state_dict of the module, ends in SIGSEGV with a text, even after this
+  /// object is destroyed. So load first, then construct DistributedDataParallel, and then this. If the ranks do not share memory,
+  /// it has no effect. parameters_as_bucket_view is ignored.
   bool one_memory = false;
 };
 
@@ -61,12 +62,12 @@ class SharedParameters;
 class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer, public Joinable {
  public:
   using ParamGroups = std::vector<torch::optim::OptimizerParamGroup>;
-  /// Makes an optimizer over groups, of which some or all may be empty. Groups without options have its defaults.
+  /// Makes an optimizer over groups, some or all of which may be empty. Groups without options have its defaults.
   using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(ParamGroups)>;
 
   /// Every rank of the group must give the same parameters, groups and options.
-  /// Throws c10::ValueError for no parameters, sparse ones, several dtypes or kinds of device, a parameter listed twice
-  /// (PyTorch's texts), on a rank outside the group, for one_memory with overlap_with_ddp, and for too little memory.
+  /// Throws c10::ValueError for an empty list of parameters, sparse ones, several dtypes or kinds of device, a parameter listed
+  /// twice (PyTorch's texts), on a rank outside the group, for one_memory with overlap_with_ddp, and for too little memory.
   ZeroRedundancyOptimizer(const ParamGroups& param_groups, const MakeOptimizer& make_optimizer,
                           const ZeroOptions& options = {});
   ZeroRedundancyOptimizer(std::vector<at::Tensor> params, const MakeOptimizer& make_optimizer,
@@ -87,39 +88,42 @@ class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer,
         options);
   }
 
-  /// Collective: updates this rank's parameters by the local optimizer, which is given `closure`, and broadcasts all.
-  /// Returns the local optimizer's loss. With overlap_with_ddp it warns and returns an undefined tensor.
+  /// Updates this rank's parameters with the local optimizer, which gets `closure`, and broadcasts all. Collective. Returns the
+  /// local optimizer's loss. With overlap_with_ddp it warns and returns an undefined tensor.
   at::Tensor step(LossClosure closure = nullptr) override;
 
-  /// To be called on all ranks. Owners stay as they are. Throws as the constructor. (The base class's own function works too:
-  /// its groups are taken over in the next step.)
+  /// Call it on all ranks. Owners stay as they are. Throws as the constructor. (The base class's function works too: its groups
+  /// are added in the next step.)
   void add_param_group(const torch::optim::OptimizerParamGroup& param_group);
 
-  /// Collective: gives the state of all parameters to rank `to` of the group, in the host's memory.
+  /// Gathers the state of all parameters on rank `to` of the group, in the host's memory. Collective.
   void consolidate_state_dict(int to = 0);
-  /// An optimizer of the wrapped kind over all parameters, in the order of param_groups(): their options now, and their state
-  /// when it was consolidated. As good as one that was never divided, for torch::save and checkpoint::save_checkpoint. It lives
-  /// until the next consolidate_state_dict or add_param_group.
-  /// Throws c10::Error on a rank that has not been given the state (PyTorch's text).
+  /// Returns an optimizer of the wrapped kind over all parameters, in the order of param_groups(): with their present options,
+  /// and their state at the last consolidation. It is equivalent to an optimizer that was never partitioned, for torch::save and
+  /// checkpoint::save_checkpoint. It lives until the next consolidate_state_dict or add_param_group.
+  /// Throws c10::Error on a rank that does not have the state (PyTorch's text).
   torch::optim::Optimizer& state_dict() const;
-  /// Takes over the options, and this rank's part of the state: deep copies. Parameters are known by their places in the groups,
-  /// so that `whole` may be of another number of ranks, or over another model. Those without a state have none afterwards.
+  /// Loads the options, and this rank's part of the state, as deep copies. Parameters are identified by their places in the
+  /// groups, so `whole` may come from another number of ranks, or from another model. Parameters without a state in it have none
+  /// afterwards.
   /// Throws c10::TypeError for another kind of optimizer, c10::ValueError for other groups (PyTorch's texts).
   void load_state_dict(const torch::optim::Optimizer& whole);
-  /// One to read a checkpoint into, for load_state_dict: of the wrapped kind, over all parameters, without their state.
+  /// Returns an optimizer into which to read a checkpoint, for load_state_dict: of the wrapped kind, over all parameters, without
+  /// their state.
   std::unique_ptr<torch::optim::Optimizer> whole_optimizer() const;
 
-  /// torch::save and torch::load of this object: state_dict() and load_state_dict(), the file as of an undivided optimizer.
+  /// torch::save and torch::load of this object: as state_dict() and load_state_dict(), with the file of an ordinary optimizer.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 
   /// The local optimizer, over the parameters of this rank. Its options may be those of an earlier step.
   torch::optim::Optimizer& optim() const { return *local_; }
-  /// [rank][group]: who owns what.
+  /// [rank][group]: the parameters that each rank owns.
   const std::vector<std::vector<std::vector<at::Tensor>>>& partition() const { return partition_; }
 
-  /// The hook makes a step(). "Gradients must be properly set before": those of a rank whose data has ended are otherwise those
-  /// of its last step. With overlap_with_ddp they come from the reduction; DistributedDataParallel is then the first in the Join.
+  /// Returns a hook that makes a step(). "Gradients must be properly set before": otherwise a rank whose data has ended uses the
+  /// gradients of its last step. With overlap_with_ddp they come from the reduction; list DistributedDataParallel first in the
+  /// Join then.
   std::unique_ptr<JoinHook> join_hook(const JoinOptions& options) override;
   c10::Device join_device() const override { return device_; }
   Group join_process_group() const override { return group_; }
@@ -144,9 +148,9 @@ class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer,
   at::Tensor step_and_sync(LossClosure closure);
   at::Tensor step_in_one_memory(const LossClosure& closure);
   void sync_params();
-  // On rank `to` those of each rank, elsewhere nothing.
+  // Returns the bytes of each rank on rank `to`, elsewhere an empty list.
   std::vector<std::string> gather_bytes(std::string own, int to) const;
-  // Updates these by the local optimizer, all of them its own, as if these were their gradients.
+  // Updates these parameters, all of them this rank's, with the local optimizer, using `gradients` as their gradients.
   void step_part(const std::vector<at::Tensor>& params, std::vector<at::Tensor> gradients);
 
   MakeOptimizer make_optimizer_;
@@ -158,10 +162,10 @@ class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer,
   c10::Device device_;
   std::unique_ptr<torch::optim::Optimizer> local_;
   std::vector<std::vector<std::vector<at::Tensor>>> partition_;
-  std::unordered_map<const void*, Place> places_;  // of parameters, by their implementation
+  std::unordered_map<const void*, Place> places_;  // by parameter implementation
   std::vector<bool> is_trainable_;
   std::vector<std::vector<at::Tensor>> buckets_;    // by owner, a flat tensor for each of its devices
-  std::unique_ptr<zero::SharedParameters> shared_;  // null: every rank has parameters of its own
+  std::unique_ptr<zero::SharedParameters> shared_;  // null if every rank has parameters of its own
   std::unique_ptr<torch::optim::Optimizer> whole_;
 };
 

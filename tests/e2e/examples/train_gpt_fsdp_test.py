@@ -140,7 +140,7 @@ def test_too_few_windows_are_said_before_training(text_folder, tmp_path, flags, 
 @pytest.mark.parametrize("flags, message", [
     (["--fsdp", "--zero"], "--fsdp and --zero do not go together: --fsdp divides the optimizer's state already; leave out --zero"),
     (["--hsdp", 1, "--zero"], "--hsdp and --zero do not go together: --hsdp divides the optimizer's state already; leave out --zero"),
-    (["--hsdp", 2], "[cohort] ParallelDims: dp_shard is to be the rest of 1 ranks, but pp(1) * dp_replicate(2) * cp(1) * tp(1) = 2 "
+    (["--hsdp", 2], "[cohort] ParallelDims: dp_shard is -1, which stands for the rest of 1 ranks, but pp(1) * dp_replicate(2) * cp(1) * tp(1) = 2 "
                     "does not divide 1: 1 mod 2 = 1\n  hint: start a multiple of 2 ranks, or change one of the numbers"),
     (["--tp", 2, "--zero"], "--tp and --zero do not go together: --tp divides the optimizer's state already; leave out --zero"),
 ])

@@ -169,6 +169,6 @@ def test_sequences_and_activation_checkpointing_do_not_go_together(text_folder, 
 def test_numbers_that_do_not_fit(text_folder, tmp_path):
     code, _, err = run(EXAMPLES / "train_gpt", "--data", text_folder, *GPT_FLAGS, "--steps", 4, "--tp", 2, cwd=tmp_path)
     assert code == 1
-    assert err == ("train_gpt: error: [cohort] ParallelDims: dp_replicate is to be the rest of 1 ranks, but pp(1) * dp_shard(1) * "
+    assert err == ("train_gpt: error: [cohort] ParallelDims: dp_replicate is -1, which stands for the rest of 1 ranks, but pp(1) * dp_shard(1) * "
                    "cp(1) * tp(2) = 2 does not divide 1: 1 mod 2 = 1\n"
                    "  hint: start a multiple of 2 ranks, or change one of the numbers\n")

@@ -120,21 +120,21 @@ COHORT_WORKER(context_errors) {
                 "`no_restore_buffers` must be a subset of `buffers`.");
   REQUIRE_EQUAL(
       of({.buffers = {tokens, targets}, .buffer_seq_dims = {0, 0}}),
-      "[cohort] context parallel: a sequence of 6 positions (dimension 0) cannot be shared evenly by 2 ranks: "
-      "with load balance each has a part from the head and one from the tail, so there are 2 * 2 = 4 parts, and "
+      "[cohort] context parallel: a sequence of 6 positions (dimension 0) cannot be divided evenly among 2 ranks: "
+      "with load balancing each has a part from the head and one from the tail, so there are 2 * 2 = 4 parts, and "
       "6 mod 4 = 2\n  hint: pad it to 8 positions");
   REQUIRE(tokens.size(0) == 8);
   REQUIRE_EQUAL(of({.buffers = {tokens, tokens}, .buffer_seq_dims = {0, 0}}),
                 "[cohort] ContextParallel: buffers 0 and 1 are the same tensor");
   REQUIRE_EQUAL(of({.buffers = {at::ones({8}).requires_grad_()}, .buffer_seq_dims = {0}}),
                 "[cohort] ContextParallel: buffer 0 requires a gradient, so its size cannot change\n"
-                "  hint: shard_sequence() shares out tensors that autograd follows");
+                "  hint: shard tensors that autograd follows with shard_sequence()");
   REQUIRE_EQUAL(error_of([&] { context_parallel_unshard(Group(), {tokens}, {}); }),
                 "`seq_dims` must have the same number of elements as `buffers`.");
   const auto q = at::ones({1, 2, 4, 2});
   {
     const ContextParallel scope{Group()};
-    REQUIRE_EQUAL(of({}), "[cohort] ContextParallel: another scope is open\n  hint: end it first; they do not nest");
+    REQUIRE_EQUAL(of({}), "[cohort] ContextParallel: another scope is open\n  hint: end it first; scopes do not nest");
     REQUIRE_EQUAL(error_of([&] { at::scaled_dot_product_attention(q, q, q, {}, 0.5); }),
                   "[cohort] ContextParallel: attention with dropout (dropout_p is 0.5) is not supported\n"
                   "  hint: set it to 0; dropout elsewhere in the model is not affected");
@@ -142,7 +142,7 @@ COHORT_WORKER(context_errors) {
                     at::scaled_dot_product_attention(q, q, q, at::ones({4, 4}));
                   }),
                   "[cohort] ContextParallel: ring attention takes no attn_mask\n"
-                  "  hint: is_causal = true for a causal mask, or ContextAttention::kUlysses for any");
+                  "  hint: set is_causal = true for a causal mask, or use ContextAttention::kUlysses for any mask");
   }
   REQUIRE(at::scaled_dot_product_attention(q, q, q, at::ones({4, 4}), 0.5).sizes() == q.sizes());
   barrier();  // no rank leaves while another one connects

@@ -116,8 +116,9 @@ COHORT_WORKER(ring_errors) {
                 "[cohort] ring_attention: query, key and value must have one floating-point dtype, but have Float, "
                 "Double and Float");
   const auto two = tensor({1, 2, 4, 2}), three = tensor({1, 3, 4, 2});
-  REQUIRE_EQUAL(error_of([&] { ring_attention(q, two, two); }),
-                "[cohort] ring_attention: 4 heads of queries and 2 of keys: they must be as many without enable_gqa");
+  REQUIRE_EQUAL(
+      error_of([&] { ring_attention(q, two, two); }),
+      "[cohort] ring_attention: 4 heads of queries and 2 of keys: their numbers must be equal without enable_gqa");
   REQUIRE_EQUAL(error_of([&] { ring_attention(q, three, three, {.enable_gqa = true}); }),
                 "[cohort] ring_attention: 4 heads of queries and 3 of keys: 4 mod 3 = 1");
   const auto longer = tensor({1, 4, 6, 2});
@@ -126,8 +127,8 @@ COHORT_WORKER(ring_errors) {
   const auto odd = tensor({1, 4, 3, 2});
   REQUIRE_EQUAL(
       error_of([&] { ring_attention(odd, odd, odd, {.is_causal = true}); }),
-      "[cohort] context parallel: a sequence of 6 positions (dimension 2) cannot be shared evenly by 2 ranks: "
-      "with load balance each has a part from the head and one from the tail, so there are 2 * 2 = 4 parts, and "
+      "[cohort] context parallel: a sequence of 6 positions (dimension 2) cannot be divided evenly among 2 ranks: "
+      "with load balancing each has a part from the head and one from the tail, so there are 2 * 2 = 4 parts, and "
       "6 mod 4 = 2\n  hint: pad it to 8 positions");
   const auto out = ring_attention(q, q, q);
   REQUIRE_EQUAL(error_of([&] { torch::autograd::grad({out.sum()}, {q}, {}, std::nullopt, /*create_graph=*/true); }),
@@ -204,11 +205,11 @@ COHORT_WORKER(ulysses_errors) {
   init_process_group({.backend = test::backend_of_tests()});
   const auto heads = [](int64_t number) { return at::ones({1, number, 4, 2}); };
   REQUIRE_EQUAL(error_of([&] { ulysses_attention(heads(6), heads(6), heads(6)); }),
-                "[cohort] 6 attention heads cannot be shared evenly by 4 ranks: 6 = 1 * 4 + 2\n"
-                "  hint: take a multiple of 4, or as many ranks as divide it: 1, 2 or 3");
+                "[cohort] 6 attention heads cannot be divided evenly among 4 ranks: 6 = 1 * 4 + 2\n"
+                "  hint: take a multiple of 4, or a number of ranks that divides it: 1, 2 or 3");
   REQUIRE_EQUAL(error_of([&] { ulysses_attention(heads(8), heads(2), heads(2), {.enable_gqa = true}); }),
-                "[cohort] 2 heads of keys and values cannot be shared evenly by 4 ranks: 2 = 0 * 4 + 2\n"
-                "  hint: take a multiple of 4, or as many ranks as divide it: 1 or 2");
+                "[cohort] 2 heads of keys and values cannot be divided evenly among 4 ranks: 2 = 0 * 4 + 2\n"
+                "  hint: take a multiple of 4, or a number of ranks that divides it: 1 or 2");
   REQUIRE_EQUAL(error_of([&] { ulysses_attention(heads(8), at::ones({2}), heads(8)); }),
                 "[cohort] ulysses_attention: query [batch, heads, positions, size], key and value [batch, key heads, "
                 "their positions, size] were expected, but got [1, 8, 4, 2], [2] and [1, 8, 4, 2]");

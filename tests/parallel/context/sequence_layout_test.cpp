@@ -51,16 +51,16 @@ COHORT_WORKER(sequence_errors) {
   const auto x = at::ones({2, 6, 3});
   REQUIRE_EQUAL(
       error_of([&] { shard_sequence(x, 1, SequenceLayout::kHeadTail); }),
-      "[cohort] context parallel: a sequence of 6 positions (dimension 1) cannot be shared evenly by 2 ranks: "
-      "with load balance each has a part from the head and one from the tail, so there are 2 * 2 = 4 parts, and "
+      "[cohort] context parallel: a sequence of 6 positions (dimension 1) cannot be divided evenly among 2 ranks: "
+      "with load balancing each has a part from the head and one from the tail, so there are 2 * 2 = 4 parts, and "
       "6 mod 4 = 2\n  hint: pad it to 8 positions");
   REQUIRE_EQUAL(
       error_of([&] { shard_sequence(x, 2, SequenceLayout::kContiguous); }),
-      "[cohort] context parallel: a sequence of 3 positions (dimension 2) cannot be shared evenly by 2 ranks: "
+      "[cohort] context parallel: a sequence of 3 positions (dimension 2) cannot be divided evenly among 2 ranks: "
       "3 mod 2 = 1\n  hint: pad it to 4 positions");
   REQUIRE_EQUAL(
       error_of([&] { shard_sequence(at::ones({0}), 0, SequenceLayout::kContiguous); }),
-      "[cohort] context parallel: a sequence of 0 positions (dimension 0) cannot be shared evenly by 2 ranks: "
+      "[cohort] context parallel: a sequence of 0 positions (dimension 0) cannot be divided evenly among 2 ranks: "
       "0 mod 2 = 0\n  hint: pad it to 2 positions");
   REQUIRE_EQUAL(error_of([&] { unshard_sequence(x, 3, SequenceLayout::kContiguous); }),
                 "Dimension out of range (expected to be in range of [-3, 2], but got 3)");

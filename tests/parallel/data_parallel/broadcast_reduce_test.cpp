@@ -104,12 +104,11 @@ TEST(BroadcastReduce, ErrorsMessages) {
   EXPECT_EQ(error_of([&] { reduce_add({pair}, meta); }),
             "reduce_add expects destination to be on the same device with one of the tensors, got meta");
   EXPECT_EQ(error_of([&] { reduce_add({}, at::kCPU); }), "[cohort] reduce_add needs at least one tensor");
-  EXPECT_EQ(
-      error_of([&] {
-        reduce_add_coalesced({{pair}, {pair.to(at::kDouble)}}, at::kCPU);
-      }),
-      "[cohort] reduce_add_coalesced: tensors to be added must have one dtype and type of device, got float on cpu and "
-      "double on cpu");
+  EXPECT_EQ(error_of([&] {
+              reduce_add_coalesced({{pair}, {pair.to(at::kDouble)}}, at::kCPU);
+            }),
+            "[cohort] reduce_add_coalesced: tensors to add must have one dtype and device type, got float on cpu and "
+            "double on cpu");
   EXPECT_EQ(error_of([&] {
               broadcast_coalesced({pair}, {at::kCPU, meta});
             }),

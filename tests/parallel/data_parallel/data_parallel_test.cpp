@@ -314,10 +314,9 @@ TEST(DataParallel, ErrorsMessages) {
             "module must have its parameters and buffers on device cpu (device_ids[0]) but found one of them on "
             "device: meta");
   ManySidedImpl on_the_stack;
-  EXPECT_EQ(
-      error_of([&] { DataParallel wrapped(on_the_stack, kTwo); }),
-      "[cohort] DataParallel keeps the module that it wraps alive, but no std::shared_ptr owns this one; make it by "
-      "std::make_shared, or by its holder, such as torch::nn::Linear");
+  EXPECT_EQ(error_of([&] { DataParallel wrapped(on_the_stack, kTwo); }),
+            "[cohort] DataParallel keeps the module that it wraps alive, but no std::shared_ptr owns this one; make it "
+            "with std::make_shared, or with its holder, such as torch::nn::Linear");
 }
 
 TEST(DataParallel, ARecurrentNetWithItsListsOfWeights) {

@@ -192,7 +192,7 @@ struct AnotherTypeImpl : ManySidedImpl {};
 TEST(Replicas, ModulesThatCannotBeClonedMessage) {
   const auto unclonable = error_of([] { replicate(std::make_shared<UnclonableImpl>(), on_cpu(2)); });
   EXPECT_EQ(unclonable.find("clone() has not been implemented for "), 0) << unclonable;
-  EXPECT_NE(unclonable.find("(DataParallel makes the replicas of a module by its clone())"), std::string::npos)
+  EXPECT_NE(unclonable.find("(DataParallel makes replicas of a module with its clone())"), std::string::npos)
       << unclonable;
   const auto another = error_of([] { replicate(std::make_shared<AnotherTypeImpl>(), on_cpu(2)); });
   EXPECT_NE(another.find(", which is not the module's own type; derive the module itself from torch::nn::Cloneable"),

@@ -219,7 +219,7 @@ TEST(CommHook, NotANumberCannotBeQuantizedMessage) {
     Reducer reducer(weights.tensors, {.process_group = group});
     reducer.register_comm_hook(group, quantization_pertensor_hook);
     const auto error = error_of([&] { weights.step(reducer, std::nan("")); });
-    REQUIRE(error.find("A communication hook cannot quantise gradients that are not numbers") != std::string::npos);
+    REQUIRE(error.find("A communication hook cannot quantize gradients that are NaN") != std::string::npos);
   });
 }
 
@@ -302,10 +302,9 @@ TEST(CommHook, RegisteredDuringBackwardMessage) {
     second.backward();
     first.backward();
     weights.require_gradients(2);
-    REQUIRE_EQUAL(
-        error,
-        "[cohort] register_comm_hook cannot be called while backward runs, or after one that is not finished: buckets "
-        "have gradients already. Register the communication hook before backward().");
+    REQUIRE_EQUAL(error,
+                  "[cohort] register_comm_hook cannot be called while backward runs, or after an unfinished one: "
+                  "buckets have gradients already. Register the communication hook before backward().");
     reducer.register_comm_hook(nullptr, noop_hook);  // now it can be
     weights.step(reducer, factor_of(rank));
     weights.require_gradients(factor_of(rank));

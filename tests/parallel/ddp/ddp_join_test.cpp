@@ -276,10 +276,9 @@ TEST(DdpJoinOfOneEngine, WhatItExcludesMessage) {
         "not in the norm. Use clip_grad_norm_ after backward.");
     DistributedDataParallel plain(test::Mlp(), {.process_group = group});
     const auto join = plain->join();
-    test::require_equal(
-        error_of([&] { plain->track_gradient_norm(); }),
-        "[cohort] track_gradient_norm cannot be called inside of a join, of which the other ranks may have no data "
-        "any more. Use clip_grad_norm_ after backward.");
+    test::require_equal(error_of([&] { plain->track_gradient_norm(); }),
+                        "[cohort] track_gradient_norm cannot be called inside a join, since other ranks may have run "
+                        "out of data. Use clip_grad_norm_ after backward.");
   });
 }
 

@@ -210,14 +210,12 @@ TEST(FusedStep, OptimizersThatItCannotTakeMessage) {
   const auto parameter = torch::ones({3}, at::requires_grad());
   torch::optim::RMSprop another({parameter});
   EXPECT_EQ(error_of([&] { FusedStep(another, {parameter}); }),
-            "[cohort] fuse_step takes torch::optim::SGD, Adam or AdamW, and this optimizer is another one. Call its "
-            "step() after "
+            "[cohort] fuse_step takes torch::optim::SGD, Adam or AdamW, not this optimizer. Call its step() after "
             "backward instead.");
   torch::optim::SGD of_others({torch::ones({3}, at::requires_grad())}, 0.1);
   EXPECT_EQ(error_of([&] { FusedStep(of_others, {parameter}); }),
-            "[cohort] fuse_step: the optimizer holds none of the parameters that are reduced. Make it from the "
-            "parameters of the "
-            "module that is wrapped.");
+            "[cohort] fuse_step: the optimizer holds none of the reduced parameters. Make it from the parameters of "
+            "the wrapped module.");
   const auto gaps = torch::ones({3, 4}).narrow(1, 0, 2).requires_grad_();
   torch::optim::SGD of_gaps({gaps}, 0.1);
   EXPECT_EQ(error_of([&] { FusedStep(of_gaps, {gaps}); }),

@@ -100,17 +100,16 @@ TEST(GradientNorm, WrongUsesMessage) {
   run_rank_threads(1, [](int, const Group& group) {
     DistributedDataParallel ddp(test::Mlp(), {.process_group = group});
     test::require_equal(error_of([&] { (void)ddp->gradient_norm(); }),
-                        "[cohort] gradient_norm needs track_gradient_norm, once, before");
+                        "[cohort] gradient_norm: call track_gradient_norm first");
     test::require_equal(error_of([&] { ddp->track_gradient_norm(0); }),
                         "[cohort] track_gradient_norm: norm_type must be positive, got 0");
     ddp->track_gradient_norm();
     test::require_equal(
         error_of([&] { (void)ddp->gradient_norm(); }),
         "[cohort] gradient_norm: no backward pass has averaged gradients since track_gradient_norm was called");
-    test::require_equal(
-        error_of([&] { (void)ddp->join(); }),
-        "[cohort] join and track_gradient_norm exclude each other: ranks without data know nothing of their share of "
-        "the norm. Use clip_grad_norm_ after backward.");
+    test::require_equal(error_of([&] { (void)ddp->join(); }),
+                        "[cohort] join and track_gradient_norm exclude each other: ranks without data do not compute "
+                        "their share of the norm. Use clip_grad_norm_ after backward.");
     torch::optim::SGD optimizer(ddp->parameters(), 0.1);
     test::require_equal(
         error_of([&] { ddp->fuse_step(optimizer); }),

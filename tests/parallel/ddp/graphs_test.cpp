@@ -104,8 +104,8 @@ TEST(DdpGraphs, GradientsOfGradientsMessage) {
       testing::internal::GetCapturedStderr(),
       testing::HasSubstr(
           "[cohort] warning: Using DistributedDataParallel with create_graph=True is not well-supported: gradients are "
-          "averaged over the ranks, but gradients of these gradients are each rank's own, as backward does not go "
-          "through the averaging. Average them yourself, for instance by all_reduce.\n"));
+          "averaged over the ranks, but gradients of these gradients are not averaged. Average them yourself, for "
+          "example with all_reduce.\n"));
 }
 
 TEST(DdpGraphs, EmptyBatchesCountAsZero) {

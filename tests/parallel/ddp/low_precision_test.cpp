@@ -387,10 +387,9 @@ TEST(DdpPrecision, RefusalsMessage) {
     test::require_equal(error_of([&] { ddp->register_comm_hook(group, allreduce_hook); }),
                         "register_comm_hook or register_builtin_comm_hook can only be called once.");
     options.engine = Engine::kC10d;
-    test::require_equal(
-        error_of([&] { DistributedDataParallel wrong(Mlp(), options); }),
-        "[cohort] mixed_precision needs Engine::kCohort: until its buckets are rebuilt, LibTorch's reducer "
-        "averages memory in which there are no gradients.");
+    test::require_equal(error_of([&] { DistributedDataParallel wrong(Mlp(), options); }),
+                        "[cohort] mixed_precision needs Engine::kCohort: until its buckets are rebuilt, LibTorch's "
+                        "reducer averages memory that holds no gradients.");
     options.mixed_precision->reduce_dtype = at::kInt;
     test::require_equal(
         error_of([&] { DistributedDataParallel wrong(Mlp(), options); }),

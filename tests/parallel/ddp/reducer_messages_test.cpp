@@ -15,7 +15,7 @@ namespace {
 
 using test::run_rank_threads;
 
-constexpr const char* kNamesHint = ". ReducerOptions::parameter_names has such texts show names";
+constexpr const char* kNamesHint = ". Set ReducerOptions::parameter_names to see names here";
 
 std::string on_rank(int rank, const std::string& what, const std::string& cause, const std::string& hint) {
   return "[cohort] ddp::Reducer: " + what + "\n  rank " + std::to_string(rank) + " of 2\n  caused by: " + cause +
@@ -44,7 +44,7 @@ TEST(ReducerMessages, UnfinishedStepMessage) {
     pair.a.sum().backward();
     REQUIRE_EQUAL(test::error_of([&] { reducer.finalize(); }),
                   on_rank(rank, "finalize() cannot end the step", cause, hint + kNamesHint));
-    const std::string begin = "prepare() cannot begin a step, because the one before is not finished";
+    const std::string begin = "prepare() cannot begin a step, because the step before is not finished";
     REQUIRE_EQUAL(test::error_of([&] { reducer.prepare(); }), on_rank(rank, begin, cause, hint + kNamesHint));
 
     Reducer named(other.both(), {.process_group = group, .parameter_names = {"density", "pressure"}});
@@ -63,11 +63,11 @@ TEST(ReducerMessages, UnfinishedStepWithSearchMessage) {
     pair.a.sum().backward();
     REQUIRE_EQUAL(
         test::error_of([&] { reducer.prepare(); }),
-        on_rank(rank, "prepare() cannot begin a step, because the one before is not finished",
+        on_rank(rank, "prepare() cannot begin a step, because the step before is not finished",
                 "1 of 2 parameters got no gradient: 1",
                 std::string(
                     "the tensors given to prepare() depend on these parameters, but the loss does not. Call finalize() "
-                    "after the last backward() of each step, which counts what has no gradient by then as unused; or "
+                    "after the last backward() of each step, which counts parameters without a gradient as unused; or "
                     "give prepare() only tensors that the loss is computed from") +
                     kNamesHint));
     reducer.finalize();  // the way out
@@ -89,7 +89,7 @@ TEST(ReducerMessages, StaticGraphThatChangesMessage) {
     step(shrinks, fewer.a.sum());
     REQUIRE_EQUAL(
         test::error_of([&] { shrinks.prepare(); }),
-        on_rank(rank, "prepare() cannot begin a step, because the one before is not finished",
+        on_rank(rank, "prepare() cannot begin a step, because the step before is not finished",
                 "1 of 2 parameters got no gradient: 1",
                 std::string("ReducerOptions::static_graph promises that every step uses the parameters of the first "
                             "one. Leave it off, and set find_unused_parameters if some steps use fewer") +

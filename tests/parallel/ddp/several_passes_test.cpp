@@ -185,7 +185,7 @@ TEST(SeveralPasses, WhereOnlyTheFirstIsAveragedMessage) {
                   : "[cohort] warning: rank 0 of 2: several forward passes of DistributedDataParallel were followed by "
                     "several backward passes. With find_unused_parameters, mixed_precision or join only the first of "
                     "these is averaged, so the ranks' models differ from now on. Call backward() after each forward "
-                    "pass, or once for the sum of the losses; or do without the option\n");
+                    "pass, or once for the sum of the losses; or leave the option off\n");
     EXPECT_EQ(results[1].errors, "");
   }
 }
@@ -265,8 +265,8 @@ TEST(DdpBuffers, ABroadcastIsNoInPlaceOperationForTheGraph) {
 
 TEST(DdpBuffers, AnExpandedOneMessage) {
   const auto text =
-      "[cohort] DistributedDataParallel: elements of the buffer \"mask\" of sizes [4] share memory, as those of an "
-      "expanded tensor do, so that no rank's values can be written into it\n"
+      "[cohort] DistributedDataParallel: elements of the buffer \"mask\" of sizes [4] share memory, as in an expanded "
+      "tensor, so no rank's values can be written into it\n"
       "  hint: register buffer.clone(), or list it in parameters_and_buffers_to_ignore";
   run_rank_threads(2, [&](int, const Group& group) {
     Masked net(torch::ones({1}).expand({4}));

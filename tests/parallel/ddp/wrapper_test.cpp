@@ -126,8 +126,7 @@ TEST(Wrapper, TakesTheModuleInsideAHolderMessage) {
     } catch (const c10::ValueError& error) {
       EXPECT_STREQ(error.what_without_backtrace(),
                    "[cohort] DistributedDataParallel keeps the module that it wraps alive, but no std::shared_ptr owns "
-                   "this one; make "
-                   "it by std::make_shared, or by its holder, such as torch::nn::Linear");
+                   "this one; make it with std::make_shared, or with its holder, such as torch::nn::Linear");
     }
   });
 }

@@ -36,21 +36,23 @@ TEST(ParallelDims, ShowTheProduct) {
   };
   EXPECT_EQ(of({.dp_shard = 3, .tp = 2}, 8),
             "[cohort] ParallelDims: pp(1) * dp_replicate(1) * dp_shard(3) * cp(1) * tp(2) = 6, but there are 8 ranks\n"
-            "  hint: start 6 ranks, or set one of them to -1, which is the rest");
-  EXPECT_EQ(
-      of({.dp_shard = -1, .tp = 3}, 8),
-      "[cohort] ParallelDims: dp_shard is to be the rest of 8 ranks, but pp(1) * dp_replicate(1) * cp(1) * tp(3) = 3 "
-      "does not divide 8: 8 mod 3 = 2\n  hint: start a multiple of 3 ranks, or change one of the numbers");
+            "  hint: start 6 ranks, or set one of the numbers to -1, which stands for the remaining ranks");
+  EXPECT_EQ(of({.dp_shard = -1, .tp = 3}, 8),
+            "[cohort] ParallelDims: dp_shard is -1, which stands for the rest of 8 ranks, but pp(1) * dp_replicate(1) "
+            "* cp(1) * tp(3) = 3 "
+            "does not divide 8: 8 mod 3 = 2\n  hint: start a multiple of 3 ranks, or change one of the numbers");
   EXPECT_EQ(of({.dp_shard = -1, .tp = -1}, 8),
-            "[cohort] ParallelDims: dp_shard and tp are -1, but only one can be the rest\n"
-            "  hint: give the others a number; 1 is none");
+            "[cohort] ParallelDims: dp_shard and tp are -1, but only one may be\n"
+            "  hint: set the others to a number of ranks; 1 switches an axis off");
   EXPECT_EQ(of({.cp = 0}, 8),
-            "[cohort] ParallelDims: cp is 0\n  hint: each is a number of ranks, at least 1; one may be -1, the rest");
+            "[cohort] ParallelDims: cp is 0\n  hint: set each to a number of ranks, at least 1; one may be -1, which "
+            "stands for the remaining ranks");
   EXPECT_EQ(of({.pp = -2}, 8),
-            "[cohort] ParallelDims: pp is -2\n  hint: each is a number of ranks, at least 1; one may be -1, the rest");
+            "[cohort] ParallelDims: pp is -2\n  hint: set each to a number of ranks, at least 1; one may be -1, which "
+            "stands for the remaining ranks");
   const auto largest = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(of({.tp = largest, .pp = largest, .cp = -1}, 8).substr(0, 60),
-            "[cohort] ParallelDims: cp is to be the rest of 8 ranks, but ");
+            "[cohort] ParallelDims: cp is -1, which stands for the rest of 8 ranks, but ");
 }
 
 COHORT_WORKER(dims_make_a_mesh) {
@@ -79,7 +81,7 @@ COHORT_WORKER(dims_of_pipelines) {
   REQUIRE_EQUAL(
       error_of([] { ParallelDims{.tp = 3}.build_mesh("cpu"); }),
       "[cohort] ParallelDims: pp(1) * dp_replicate(1) * dp_shard(1) * cp(1) * tp(3) = 3, but there are 4 ranks\n"
-      "  hint: start 3 ranks, or set one of them to -1, which is the rest");
+      "  hint: start 3 ranks, or set one of the numbers to -1, which stands for the remaining ranks");
   barrier();  // no rank leaves while another one connects
   destroy_process_group();
 }

@@ -64,8 +64,9 @@ TEST(GatheredAgreement, OptionsMessages) {
           return std::nullopt;
         };
       },
-      differ("parameter 0 is weight Float [2, 3] on ranks 0 and 1, but weight Float [2, 3] cut along dimension 1 on "
-             "rank 2"));
+      differ(
+          "parameter 0 is weight Float [2, 3] on ranks 0 and 1, but weight Float [2, 3] sharded along dimension 1 on "
+          "rank 2"));
 }
 
 TEST(GatheredAgreement, ParametersMessages) {

@@ -66,8 +66,8 @@ TEST_P(FullyShardKilled, OthersNameTheRank) {
   EXPECT_EQ(results[1].exit_code, -SIGKILL);
   const std::string torn = GetParam() != std::string("step")
                                ? ""
-                               : "  hint: a rank that dies in its optimizer's step can leave its slice of the "
-                                 "shared parameters torn: restart all ranks from a checkpoint\n";
+                               : "  hint: restart all ranks from a checkpoint: a rank that dies in its optimizer's "
+                                 "step can leave its slice of the shared parameters half updated\n";
   for (const int rank : {0, 2}) {
     EXPECT_EQ(results[rank].exit_code, 0) << results[rank].errors;
     EXPECT_THAT(results[rank].output,
@@ -96,10 +96,9 @@ TEST(FullyShardErrors, WriteToAParameter) {
   EXPECT_EQ(results[0].exit_code, -SIGSEGV);
   EXPECT_THAT(
       results[0].errors,
-      HasSubstr("[cohort] error: a write to parameter 'second.weight', which fully_shard keeps once for all ranks of "
-                "this host, so that none may write it\n  hint: initialise and load parameters inside of "
-                "model->write(...), change them elementwise by the shards that model->parameters() gives, and "
-                "build optimizers on these\n"));
+      HasSubstr("[cohort] error: a write to parameter 'second.weight', which is read-only: fully_shard keeps it once "
+                "for all ranks of this host\n  hint: initialize and load parameters inside model->write(...), and "
+                "build optimizers on the shards, model->parameters(), which may also be changed elementwise\n"));
 }
 
 // Maps the page that a tensor begins in; ends the process if something is mapped there.
@@ -148,8 +147,8 @@ COHORT_WORKER(forks_with_sharded_parameters) {
 
 TEST(FullyShardErrors, ForkedChildrenHaveNoParametersMessage) {
   const std::string text =
-      "[cohort] error: a forked process has no parameter 'second.weight': fully_shard keeps it once for all ranks of "
-      "this host, and not for processes that they fork\n  hint: give the child a copy that was made before the fork: "
+      "[cohort] error: a forked process has no parameter 'second.weight': fully_shard keeps it for the ranks of this "
+      "host, but not for the processes that they fork\n  hint: give the child a copy that was made before the fork: "
       "parameter.detach().clone()\n";
   for (const std::string what : {"reads", "steps", "reads a copy", "lets go", "executes"}) {
     SCOPED_TRACE(what);
@@ -199,19 +198,15 @@ TEST(FullyShardErrors, OptimizerOfTheWholeParametersMessage) {
     return results[0].output;
   };
   const std::string text =
-      "[cohort] fully_shard: the gradient of parameter 'first.weight' is in this rank's shard, and something has "
-      "looked "
-      "for it in the whole parameter\n"
-      "  hint: build optimizers on what parameters() of the wrapper gives, and clip the gradients of these. What is "
-      "built on the parameters of the module inside trains nothing\n";
+      "[cohort] fully_shard: the gradient of parameter 'first.weight' is in this rank's shard, but something has read "
+      "it from the full parameter\n"
+      "  hint: build optimizers on parameters() of the wrapper, and clip the gradients of these. An optimizer on the "
+      "parameters of the module inside trains nothing\n";
   // Of those that look at the parameter first, which is gathered for passes alone.
   const std::string of_value =
-      "[cohort] Parameter 'first.weight' is sharded: its whole value is there only while the forward or backward pass "
-      "of its "
-      "fully_shard module runs. To read it elsewhere, call unshard() of that module before, and reshard() afterwards; "
-      "this "
-      "rank's shard is what parameters() of the wrapper gives: build optimizers on that. A forward pass must be called "
-      "on "
+      "[cohort] Parameter 'first.weight' is sharded: its full value is there only while the forward or backward pass "
+      "of its fully_shard module runs. To read it elsewhere, call unshard() of that module before, and reshard() "
+      "afterwards. Build optimizers on parameters() of the wrapper, which returns this rank's shards. Call forward on "
       "the wrapper, not on the module inside.\n";
   for (const std::string kind : {"SGD", "Adam", "fused AdamW"}) {
     for (const std::string place : {"one memory", "gathered"}) {
@@ -230,10 +225,10 @@ TEST(FullyShardErrors, OptimizerThatLetsWholeParametersDecayMessage) {
   for (const int rank : {0, 1}) {
     EXPECT_EQ(results[rank].exit_code, -SIGSEGV);
     EXPECT_THAT(results[rank].errors,
-                HasSubstr("[cohort] error: a write to parameter 'first.weight', which fully_shard keeps once for all "
-                          "ranks of this host, so that none may write it\n"
-                          "  hint: initialise and load parameters inside of model->write(...), change them elementwise "
-                          "by the shards that model->parameters() gives, and build optimizers on these\n"));
+                HasSubstr("[cohort] error: a write to parameter 'first.weight', which is read-only: fully_shard keeps "
+                          "it once for all ranks of this host\n"
+                          "  hint: initialize and load parameters inside model->write(...), and build optimizers on "
+                          "the shards, model->parameters(), which may also be changed elementwise\n"));
   }
 }
 
@@ -280,10 +275,9 @@ TEST(FullyShardErrors, ModuleInsideIsCalledMessage) {
   for (const int rank : {0, 1}) {
     EXPECT_THAT(
         results[rank].output,
-        MatchesRegex(
-            "\\[cohort\\] fully_shard: parameter '(first|second|third)\\.(weight|bias)' has got a gradient, and "
-            "no forward pass of the wrapper has run: a backward pass came from a forward pass of the "
-            "module inside\n  hint: call the wrapper instead: model\\(x\\) or model->forward\\(x\\)\n"));
+        MatchesRegex("\\[cohort\\] fully_shard: parameter '(first|second|third)\\.(weight|bias)' has a gradient, but "
+                     "no forward pass of the wrapper has run: the backward pass belongs to a forward pass of the "
+                     "module inside\n  hint: call the wrapper instead: model\\(x\\) or model->forward\\(x\\)\n"));
   }
 }
 
@@ -351,7 +345,7 @@ TEST(FullyShardErrors, BackwardAfterOneThatWasThrown) {
     EXPECT_EQ(results[rank].output,
               "thrown on purpose\n[cohort] An exception has ended the last backward pass of a fully_shard module. "
               "Before another "
-              "backward pass, call reset_iter_state() or begin a forward pass: both let go what that one has left.\n"
+              "backward pass, call reset_iter_state() or begin a forward pass: both drop what it has left behind.\n"
               "reduced\n");
   }
 }
@@ -369,8 +363,8 @@ COHORT_WORKER(clips_the_modules_own_parameters) {
 
 TEST(FullyShardErrors, ClippingOfTheWholeParameters) {
   const std::string text =
-      "[cohort] a parameter of shape [16, 8] has been sharded by fully_shard: its gradient is in its shards. Pass what "
-      "parameters() of the wrapper gives, not the inner module's parameters.\n";
+      "[cohort] a parameter of shape [16, 8] has been sharded by fully_shard: its gradient is in its shards. Pass "
+      "parameters() of the wrapper, not the inner module's parameters.\n";
   for (const std::string kind : {"one memory", "gathered"}) {
     const auto results = test::run_workers("clips_the_modules_own_parameters", {.arguments = {kind}});
     results.expect_success();

@@ -219,11 +219,10 @@ TEST(GatheredErrors, ReadOutsideOfAPassMessage) {
   run_rank_threads(2, [](int rank, const Group& group) {
     auto model = fully_shard(test::net_of_sharded_blocks(apart(group)), apart(group));
     const std::string message =
-        "[cohort] Parameter 'up.bias' is sharded: its whole value is there only while the forward or backward pass of "
-        "its "
-        "fully_shard module runs. To read it elsewhere, call unshard() of that module before, and reshard() "
-        "afterwards; this rank's shard is what parameters() of the wrapper gives: build optimizers on that. A forward "
-        "pass must be called on the wrapper, not on the module inside.";
+        "[cohort] Parameter 'up.bias' is sharded: its full value is there only while the forward or backward pass of "
+        "its fully_shard module runs. To read it elsewhere, call unshard() of that module before, and reshard() "
+        "afterwards. Build optimizers on parameters() of the wrapper, which returns this rank's shards. Call forward "
+        "on the wrapper, not on the module inside.";
     auto& inner = model->module().blocks[0]->module();
     EXPECT_EQ(error_of([&] { (void)inner.up->bias.sum(); }), message);
     block_loss(model(batch(rank, 0)), rank, 0).backward();
@@ -263,8 +262,10 @@ TEST(GatheredErrors, PlacementMessages) {
     };
     EXPECT_EQ(with_dim(1), "FSDP does not support uneven sharding on dim 1: [5, 6] (world size: 4)");
     EXPECT_EQ(with_dim(-1), "FSDP does not support uneven sharding on dim 1: [5, 6] (world size: 4)");
-    EXPECT_EQ(with_dim(2), "[cohort] shard_placement_fn says Shard(2) of parameter 'weight', which has 2 dimensions");
-    EXPECT_EQ(with_dim(-3), "[cohort] shard_placement_fn says Shard(-3) of parameter 'weight', which has 2 dimensions");
+    EXPECT_EQ(with_dim(2),
+              "[cohort] shard_placement_fn returned Shard(2) for parameter 'weight', which has 2 dimensions");
+    EXPECT_EQ(with_dim(-3),
+              "[cohort] shard_placement_fn returned Shard(-3) for parameter 'weight', which has 2 dimensions");
     EXPECT_EQ(with_dim(-2), "(no error)");
   });
 }

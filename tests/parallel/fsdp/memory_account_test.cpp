@@ -71,7 +71,7 @@ TEST(FullyShardMemory, ReportMessage) {
                           "  copies of parameters for modules            0 B        0 B\n"
                           "  gradients of shards                       416 B    1.9 KiB\n"
                           "  optimizer's state of shards               832 B    3.8 KiB\n"
-                          "  gradients that wait for others              0 B        0 B\n"
+                          "  gradients waiting for a reduction           0 B        0 B\n"
                           "  gradients that others may be reading        0 B        0 B\n") +
                   (is_copied ? "  pages of copies of gradients            1.9 KiB    5.7 KiB\n"
                                "  in all                                  3.5 KiB   13.2 KiB\n"
@@ -253,7 +253,7 @@ TEST(FullyShardMemory, StateOfEachOptimizer) {
     EXPECT_FALSE(unknown.is_optimizer_known);
     EXPECT_EQ(sum_over(unknown, &Counted::num_optimizer_bytes), 0u);
     const auto report = memory_report(unknown, group);
-    EXPECT_TRUE(report.ends_with("\n  without the optimizer's state, as its kind is not known\n")) << report;
+    EXPECT_TRUE(report.ends_with("\n  without the optimizer's state, since its type is unknown\n")) << report;
   });
 }
 

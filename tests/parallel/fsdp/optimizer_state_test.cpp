@@ -298,13 +298,13 @@ TEST(FullyShardOptimizerState, Messages) {
 
     torch::optim::AdamW of_whole(whole.all);
     REQUIRE_EQUAL(get(of_whole, nullptr),
-                  "[cohort] none of the optimizer's parameters is a shard; build it on model->parameters() of what "
-                  "fully_shard has returned");
+                  "[cohort] none of the optimizer's parameters is a shard; build it on model->parameters() of the "
+                  "model that fully_shard returned");
     torch::optim::LBFGS lbfgs(own);
     REQUIRE_EQUAL(get(lbfgs, nullptr),
                   "[cohort] only the state of SGD, Adam, AdamW, Adagrad and RMSprop, and of kinds that "
                   "register_optimizer_kind has "
-                  "been told, can be put together from shards");
+                  "been told, can be gathered from shards");
     const std::string differ = "[cohort] get_full_optimizer_state: no state was exchanged, as the ranks differ: ";
     const std::string hint =
         "\n  hint: all ranks need optimizers of the same groups of parameters, after the same steps";
@@ -348,7 +348,7 @@ TEST(FullyShardOptimizerState, ParametersOfAllWrappersOfAModel) {
     barrier({.group = group});
     ShardedParameter gone{"gone", {}, at::ones({2})};
     REQUIRE_EQUAL(error_of([&] { full_tensor(gone); }),
-                  "[cohort] Parameter 'gone' is no longer sharded: its wrapper has gone");
+                  "[cohort] Parameter 'gone' is no longer sharded: its wrapper was destroyed");
   });
 }
 
@@ -360,13 +360,12 @@ TEST(FullyShardOptimizerState, SeveralGroupsMessage) {
       const Sharding first({{"a", a}}, {.process_group = group});
       const Sharding second({{"b", b}}, {.process_group = other});
       torch::optim::AdamW optimizer({first.parameters()[0], second.parameters()[0]});
-      REQUIRE_EQUAL(
-          error_of([&] {
-            get_full_optimizer_state({first.sharded_parameters()[0], second.sharded_parameters()[0]}, optimizer,
-                                     nullptr);
-          }),
-          "[cohort] the optimizer's parameters are sharded over several groups of ranks; give those of each group an "
-          "optimizer of their own");
+      REQUIRE_EQUAL(error_of([&] {
+                      get_full_optimizer_state({first.sharded_parameters()[0], second.sharded_parameters()[0]},
+                                               optimizer, nullptr);
+                    }),
+                    "[cohort] the optimizer's parameters are sharded over several groups of ranks; use one optimizer "
+                    "for each group");
     });
   });
 }

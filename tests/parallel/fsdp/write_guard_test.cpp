@@ -20,9 +20,9 @@ namespace {
 constexpr size_t kPageBytes = 4096;
 
 const std::string kText =
-    "[cohort] error: a write to parameter 'weight', which fully_shard keeps once for all ranks of this host, so that "
-    "none may write it\n  hint: initialise and load parameters inside of model->write(...), change them elementwise by "
-    "the shards that model->parameters() gives, and build optimizers on these\n";
+    "[cohort] error: a write to parameter 'weight', which is read-only: fully_shard keeps it once for all ranks of "
+    "this host\n  hint: initialize and load parameters inside model->write(...), and build optimizers on the shards, "
+    "model->parameters(), which may also be changed elementwise\n";
 
 // Two pages, of which the first is guarded; neither can be written.
 struct Pages {

@@ -194,8 +194,8 @@ TEST(ConvertSyncBatchNorm, UnderFullyShard) {
 TEST(ConvertSyncBatchNorm, ALayerThatNobodyOwnsMessage) {
   torch::nn::BatchNorm1dImpl norm(4);
   EXPECT_EQ(error_of([&] { convert_sync_batchnorm(norm); }),
-            "[cohort] convert_sync_batchnorm: the module cannot be converted, as no std::shared_ptr owns it\n"
-            "  hint: make it by its holder, such as torch::nn::BatchNorm2d, or by std::make_shared");
+            "[cohort] convert_sync_batchnorm: the module cannot be converted, since no std::shared_ptr owns it\n"
+            "  hint: make it with its holder, such as torch::nn::BatchNorm2d, or with std::make_shared");
 }
 
 }  // namespace

@@ -50,10 +50,9 @@ TEST(ModelAverager, LeavesOutParametersWithoutAGradient) {
     torch::optim::SGD optimizer(std::vector<torch::optim::OptimizerParamGroup>{{{unused}}, {{used}}}, 0.1);
     REQUIRE(get_params_to_average(optimizer).size() == 1);
     REQUIRE(get_params_to_average(optimizer)[0].is_same(used));
-    REQUIRE_EQUAL(
-        error_of([&] { average_parameters_or_parameter_groups(unused, group); }),
-        "[cohort] average_parameters: there is no parameter to average. Parameters without a gradient are left out; "
-        "average after backward(), before the gradients are set to none");
+    REQUIRE_EQUAL(error_of([&] { average_parameters_or_parameter_groups(unused, group); }),
+                  "[cohort] average_parameters: there are no parameters to average. Parameters without a gradient are "
+                  "skipped; average after backward(), before zero_grad()");
   });
 }
 
@@ -101,7 +100,7 @@ TEST(ModelAverager, HierarchicalRefusalsMessage) {
     REQUIRE_EQUAL(refused({{0, 1}, {2, 2}}),
                   "The minimum period in arg ``period_group_sizes`` must be a positive value.");
     REQUIRE_EQUAL(refused({{2, 1}, {2, 2}}),
-                  "[cohort] The period 2 in arg ``period_group_sizes`` must be positive and there once.");
+                  "[cohort] The period 2 in arg ``period_group_sizes`` must be positive and unique.");
     REQUIRE_EQUAL(
         refused({{2, 2}, {4, 4}}),
         "The last value in arg ``period_group_sizes`` 4 must be equal to the size of arg ``process_group`` 2.");

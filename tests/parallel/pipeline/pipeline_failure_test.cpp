@@ -87,7 +87,7 @@ std::array<std::string, kNumRanks> errors_with(const Fault& fault) {
     });
     REQUIRE_EQUAL(
         text_of_error(step),
-        "[cohort] pipeline: an earlier step failed, so the ranks no longer agree on what comes next\n  hint: start "
+        "[cohort] pipeline: an earlier step failed, so the ranks no longer agree on the next step\n  hint: start "
         "again from a checkpoint");
   });
   return errors;
@@ -122,7 +122,7 @@ TEST(PipelineFailure, OfAStageMessage) {
 TEST(PipelineFailure, OfABatchMessage) {
   const std::string text =
       "Tensor size 3 is smaller than num_chunks\n"
-      "    hint: dimension 0 is cut into 4 microbatches; give fewer of them, or a larger batch";
+      "    hint: dimension 0 is split into 4 microbatches; use fewer of them, or a larger batch";
   for (const std::string& error : errors_with({.rows = 3})) {
     EXPECT_EQ(error, "[cohort] pipeline: the step failed\n  rank 0: " + text + "\n  rank 2: " + text);
   }

@@ -138,16 +138,15 @@ TEST(PipelineFeatures, ShapesMayBeGivenBeforehand) {
     const auto right = examples({2, 8}, {2, 8});
     REQUIRE_EQUAL(error_of_step(rank, group, right, right), "(no error)");
     const std::string what =
-        "pipeline: stage 0 gives Float [2, 8] for microbatch 0, but its output_args are Float [2, 9]";
+        "pipeline: stage 0 returned Float [2, 8] for microbatch 0, but its output_args are Float [2, 9]";
     const std::string text = error_of_step(rank, group, examples({2, 8}, {2, 9}), examples({2, 9}, {2, 8}));
     const std::string where = " ([cohort] pipeline: rank 0 ran 0SEND_F0, step 2 of 11 in its list)\n";
     // And that of rank 1, whose layer takes no zeros of this shape.
     REQUIRE(text.starts_with("[cohort] pipeline: the step failed\n  rank 0: " + what + where + "  rank 1: "));
-    REQUIRE_EQUAL(
-        error_of_step(rank, group, examples({2, 8}, {2, 8}), examples({2, 9}, {2, 8})),
-        "[cohort] pipeline: no step was made, as the ranks differ: what stage 0 gives (output_args) and stage 1 takes "
-        "(input_args) is Float [2, 8] on rank 0, but Float [2, 9] on rank 1" +
-            test::kPipelinesAlike);
+    REQUIRE_EQUAL(error_of_step(rank, group, examples({2, 8}, {2, 8}), examples({2, 9}, {2, 8})),
+                  "[cohort] pipeline: no step was made, as the ranks differ: the data from stage 0 (output_args) to "
+                  "stage 1 (input_args) is Float [2, 8] on rank 0, but Float [2, 9] on rank 1" +
+                      test::kPipelinesAlike);
     REQUIRE_EQUAL(
         error_of_step(rank, group, {}, right),
         "[cohort] pipeline: no step was made, as the ranks differ: PipelineStageOptions::input_args is not set "
@@ -159,10 +158,10 @@ TEST(PipelineFeatures, ShapesMayBeGivenBeforehand) {
 TEST(PipelineFeatures, ShapesOfTheFirstStepHold) {
   run_rank_threads(2, [](int rank, const Group& group) {
     const std::string what =
-        "pipeline: stage 0 gives Float [3, 8] for microbatch 0, but gave Float [2, 8] in the first step\n";
+        "pipeline: stage 0 returned Float [3, 8] for microbatch 0, but Float [2, 8] in the first step\n";
     const std::string text = error_of_step(rank, group, {}, {}, 2);
     REQUIRE(text.find(what) != std::string::npos);
-    REQUIRE(text.find("hint: PipelineOptions::dynamic_shapes lets shapes differ") != std::string::npos);
+    REQUIRE(text.find("hint: set PipelineOptions::dynamic_shapes to let shapes differ") != std::string::npos);
   });
 }
 
@@ -230,7 +229,7 @@ TEST(PipelineFeatures, AllStagesLeaveOutAStepThatOneCannotMake) {
     }
     require_near(own->bias.grad(), wanted[1]);
     REQUIRE_EQUAL(error_of([&] { schedule.set_backward({.num_steps = 0}); }),
-                  "[cohort] pipeline: num_steps is 0, but at least one step makes an optimizer's");
+                  "[cohort] pipeline: num_steps is 0, but it must be at least 1");
   });
 }
 

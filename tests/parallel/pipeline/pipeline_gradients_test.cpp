@@ -114,9 +114,10 @@ TEST(PipelineGradients, OfTiedParametersThatAreSomewhereElseMessage) {
     auto net = square_layer(1);
     const auto sharded = fully_shard(net, fsdp::Options{.process_group = group});
     REQUIRE_EQUAL(error_of_tie(rank, group, net->weight),
-                  "[cohort] pipeline: of what stages 0 and 1 share, a parameter of shape [4, 4] has been sharded by "
-                  "fully_shard: its gradient is in its shards. Pass what parameters() of the wrapper gives, not the "
-                  "inner module's parameters.");
+                  "[cohort] pipeline: of the parameters that stages 0 and 1 share, a parameter of shape [4, 4] has "
+                  "been sharded by "
+                  "fully_shard: its gradient is in its shards. Pass parameters() of the wrapper, not the inner "
+                  "module's parameters.");
     REQUIRE_EQUAL(error_of_tie(rank, group, sharded->parameters()[0]), "(no error)");
   });
 }
@@ -161,10 +162,10 @@ TEST(PipelineGradients, OfTiesThatAreNoneMessage) {
     return error_of([&] { PipelineSchedule("Interleaved1F1B", stages, 3, options); });
   };
   EXPECT_EQ(error_with({{net->weight, 0, 1}, {net->weight, 0, 2}}),
-            "[cohort] pipeline: a parameter of stage 0 is tied to more than one other stage\n  hint: two stages can "
-            "share a parameter, not three");
+            "[cohort] pipeline: a parameter of stage 0 is tied to more than one other stage\n  hint: share a parameter "
+            "between two stages at most");
   EXPECT_EQ(error_with({{net->weight, 0, 1}}),
-            "[cohort] pipeline: this rank has stages 0 and 1, but only stage 0 names what they share\n  hint: give a "
+            "[cohort] pipeline: this rank has stages 0 and 1, but only stage 0 has a TiedParameter\n  hint: add a "
             "TiedParameter of stage 1, too");
   EXPECT_EQ(error_with({{net->weight, 0, 1}, {other->weight, 1, 0}}), "(no error)");
 }
@@ -196,7 +197,7 @@ TEST(PipelineGradients, RanksThatShareDifferentlyMessage) {
                     head + "scale_grads is not set on rank 0, but set on rank 1" + test::kPipelinesAlike);
   expect_difference({.has_backward = false}, {},
                     head + "the first call is eval() on rank 0, but step() on rank 1" + test::kPipelinesAlike);
-  const std::string ties = head + "what ranks 0 and 1 have as tied_parameters is ";
+  const std::string ties = head + "the list tied_parameters of ranks 0 and 1 is ";
   expect_difference({.ties = {{square, 0, 1}}}, {},
                     ties + "Float [4, 4] of stages 0 and 1 on rank 0, but nothing on rank 1" + test::kPipelinesAlike);
   expect_difference({.ties = {{square, 0, 1}, {row, 0, 1}}}, {.ties = {{row, 1, 0}, {square, 1, 0}}},
@@ -213,16 +214,17 @@ TEST(PipelineGradients, TiedParametersOfOtherStagesMessage) {
     options.tied_parameters = {{at::ones({4}), stage, other}};
     return error_of([&] { PipelineSchedule("GPipe", {PipelineStage(square_layer(1), 0, 1)}, 2, options); });
   };
-  EXPECT_EQ(error(0, 1), "[cohort] pipeline: a tied parameter is of stages 0 and 1, but the pipeline has 1");
-  EXPECT_EQ(error(-1, 0), "[cohort] pipeline: a tied parameter is of stages -1 and 0, but the pipeline has 1");
+  EXPECT_EQ(error(0, 1), "[cohort] pipeline: a tied parameter belongs to stages 0 and 1, but the pipeline has 1");
+  EXPECT_EQ(error(-1, 0), "[cohort] pipeline: a tied parameter belongs to stages -1 and 0, but the pipeline has 1");
   run_rank_threads(2, [&](int rank, const Group& group) {
     PipelineOptions own{.loss_fn = loss_of(squares)};
     own.tied_parameters = {{at::ones({4}), 1, 0}};
     const std::string wrong_rank = error_of(
         [&] { PipelineSchedule("GPipe", {PipelineStage(square_layer(1), rank, 2, {.group = group})}, 2, own); });
-    REQUIRE_EQUAL(wrong_rank, rank == 1 ? "(no error)"
-                                        : "[cohort] pipeline: a tied parameter is of stage 1, which this rank does not "
-                                          "have\n  hint: each of the two ranks names its own stage first");
+    REQUIRE_EQUAL(wrong_rank, rank == 1
+                                  ? "(no error)"
+                                  : "[cohort] pipeline: a tied parameter belongs to stage 1, which this rank does not "
+                                    "have\n  hint: name the rank's own stage first, on each of the two ranks");
   });
 }
 
@@ -252,11 +254,12 @@ TEST(PipelineGradients, AMeanOfNoLossesMessage) {
   run_rank_threads(2, [](int rank, const Group& group) {
     PipelineSchedule schedule("GPipe", {PipelineStage(square_layer(1), rank, 2, {.group = group})}, 2);
     const auto require_error = [&](const TensorList& losses, const std::string& text) {
-      REQUIRE_EQUAL(error_of([&] { schedule.mean_loss(losses); }),
-                    (rank == 0 ? "[cohort] pipeline: there is no mean loss\n  rank 1: " : "[cohort] ") + text);
+      REQUIRE_EQUAL(
+          error_of([&] { schedule.mean_loss(losses); }),
+          (rank == 0 ? "[cohort] pipeline: the mean loss could not be computed\n  rank 1: " : "[cohort] ") + text);
     };
     require_error({}, "pipeline: mean_loss needs losses on the rank with the last stage");
-    require_error({at::ones({2})}, "pipeline: a loss is one number, but got Float [2]");
+    require_error({at::ones({2})}, "pipeline: a loss must be one number, but got Float [2]");
     require_near(schedule.mean_loss({at::tensor(rank + 1.0), at::tensor(rank + 3.0)}),
                  at::scalar_tensor(3.0, at::kDouble));
   });
@@ -322,12 +325,11 @@ TEST(PipelineGradients, CommunicationOfYourOwnIsNotDeferredMessage) {
   const auto own = square_layer(1);
   const PipelineStage stage(own, 0, 1);
   const PipelineSchedule schedule("GPipe", {stage}, 2);
-  EXPECT_EQ(
-      error_of([&] {
-        PipelineSchedule(schedule.order(), PipelineCsv::kComputeComms, {stage}, 2, {.defer_receives = true});
-      }),
-      "[cohort] pipeline: defer_receives is for lists whose communication the schedule adds, but a list of format "
-      "kComputeComms has its own");
+  EXPECT_EQ(error_of([&] {
+              PipelineSchedule(schedule.order(), PipelineCsv::kComputeComms, {stage}, 2, {.defer_receives = true});
+            }),
+            "[cohort] pipeline: defer_receives is for lists to which the schedule adds communication, but a list of "
+            "format kComputeComms has its own");
 }
 
 TEST(PipelineGradients, ForecastsKnowThatTheFirstStageHasOneBackward) {

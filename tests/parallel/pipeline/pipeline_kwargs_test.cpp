@@ -195,30 +195,33 @@ TEST(PipelineKwargs, ThatDoNotFitMessage) {
   const std::string where = " ([cohort] pipeline: rank 0 ran 0F0, step 1 of 11 in its list)";
   EXPECT_EQ(error_with({rows}),
             "[cohort] pipeline: the stage's forward takes 3 tensors, but it was given 2\n"
-            "  hint: it is given what the stage before gives, or step()'s inputs, and then StepOptions::kwargs" +
+            "  hint: pass as many tensors: the outputs of the stage before, or step()'s inputs, and then "
+            "StepOptions::kwargs" +
                 where);
   EXPECT_EQ(error_with({rows, at::ones({3, 6})}),
-            "[cohort] pipeline: StepOptions::kwargs[1] is Float [3, 6], which cannot be cut along dimension 0 into 4 "
-            "microbatches\n  hint: with TensorChunkSpec::replicate() in PipelineOptions::kwargs_chunk_spec each of "
-            "them is given all of it");
-  EXPECT_EQ(error_with({at::Tensor(), rows}, {at::ones({})}),
-            "[cohort] pipeline: StepOptions::loss_kwargs[0] is Float [], which cannot be cut along dimension 0 into 4 "
-            "microbatches\n  hint: with TensorChunkSpec::replicate() in PipelineOptions::loss_kwargs_chunk_spec each "
-            "of them is given all of it");
-  EXPECT_EQ(error_with({at::Tensor(), rows}, {rows}),
-            "[cohort] pipeline: loss_fn takes 0 tensors beside outputs and target, but StepOptions::loss_kwargs has 1" +
-                where);
+            "[cohort] pipeline: StepOptions::kwargs[1] is Float [3, 6], which cannot be split along dimension 0 into 4 "
+            "microbatches\n  hint: to give each of them all of it, set TensorChunkSpec::replicate() in "
+            "PipelineOptions::kwargs_chunk_spec");
+  EXPECT_EQ(
+      error_with({at::Tensor(), rows}, {at::ones({})}),
+      "[cohort] pipeline: StepOptions::loss_kwargs[0] is Float [], which cannot be split along dimension 0 into 4 "
+      "microbatches\n  hint: to give each of them all of it, set TensorChunkSpec::replicate() in "
+      "PipelineOptions::loss_kwargs_chunk_spec");
+  EXPECT_EQ(
+      error_with({at::Tensor(), rows}, {rows}),
+      "[cohort] pipeline: loss_fn takes 0 tensors besides outputs and target, but StepOptions::loss_kwargs has 1" +
+          where);
   stage.loss = loss_of([](auto& y, auto& t, const at::Tensor&) { return at::mse_loss(y, t); });
   EXPECT_EQ(error_with({at::Tensor(), rows}),
-            "[cohort] pipeline: loss_fn takes 1 tensor beside outputs and target, but StepOptions::loss_kwargs has 0" +
+            "[cohort] pipeline: loss_fn takes 1 tensor besides outputs and target, but StepOptions::loss_kwargs has 0" +
                 where);
   stage.kwargs_chunk_spec = {{.split_dim = 2}};
   EXPECT_EQ(error_with({rows, rows}),
             "[cohort] pipeline: StepOptions::kwargs has 2 tensors, but PipelineOptions::kwargs_chunk_spec has 1");
   EXPECT_EQ(error_with({rows}),
-            "[cohort] pipeline: StepOptions::kwargs[0] is Float [8, 6], which cannot be cut along dimension 2 into 4 "
-            "microbatches\n  hint: with TensorChunkSpec::replicate() in PipelineOptions::kwargs_chunk_spec each of "
-            "them is given all of it");
+            "[cohort] pipeline: StepOptions::kwargs[0] is Float [8, 6], which cannot be split along dimension 2 into 4 "
+            "microbatches\n  hint: to give each of them all of it, set TensorChunkSpec::replicate() in "
+            "PipelineOptions::kwargs_chunk_spec");
 }
 
 TEST(PipelineKwargs, ThatDoNotFitOneRankAreEveryonesError) {

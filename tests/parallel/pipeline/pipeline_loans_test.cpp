@@ -195,8 +195,8 @@ COHORT_WORKER(has_no_room) {
                                                     {Area::kCommon, -4096, 0},
                                                     {Area::kArena, int64_t{1} << 60, 0}}) {
     const std::string expected =
-        c10::str("[cohort] pipeline: rank 0 of the group lends memory that it does not have: 131072 bytes from ",
-                 slip.offset, " on in area ", static_cast<int64_t>(slip.area), ", slot ", slip.slot);
+        c10::str("[cohort] pipeline: rank 0 of the group lends memory outside its own: 131072 bytes from ", slip.offset,
+                 " on in area ", static_cast<int64_t>(slip.area), ", slot ", slip.slot);
     TORCH_CHECK(refused(slip) == expected, refused(slip), " instead of ", expected);
   }
   destroy_process_group();

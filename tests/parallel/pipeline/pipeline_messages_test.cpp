@@ -40,7 +40,7 @@ COHORT_WORKER(hands_a_dtensor_over) {
 TEST(PipelineFailure, OfADTensorMessage) {
   const auto results = test::run_workers("hands_a_dtensor_over", {.world_size = 2});
   const std::string text =
-      "[cohort] pipeline: a stage gives a DTensor to another rank, where tensors between stages are plain ones\n"
+      "[cohort] pipeline: a stage returned a DTensor for another rank, but tensors between stages must be plain\n"
       "  hint: end its forward with full_tensor() or to_local(), and begin the next stage's with "
       "DTensor::from_local() ([cohort] pipeline: rank 0 ran 0SEND_F0, step 2 of 11 in its list)\n";
   EXPECT_EQ(results[0].output, text);

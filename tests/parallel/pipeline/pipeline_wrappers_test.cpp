@@ -353,8 +353,8 @@ TEST(PipelineOfReplicas, AFusedStepOfTiedParametersMessage) {
       schedule.step(rank == 0 ? TensorList{at::ones({4, 8})} : TensorList(), {.target = at::ones({4, 8})});
     });
     const std::string text =
-        "the optimizer of a stage steps while backward runs (fuse_step), but its gradients are added to those of "
-        "another stage first (tied_parameters)\n    hint: call optimizer.step() after the schedule's step() instead";
+        "the optimizer of a stage steps while backward runs (fuse_step), but its gradients must first be added to "
+        "those of another stage (tied_parameters)\n    hint: call optimizer.step() after the schedule's step() instead";
     REQUIRE_EQUAL(error,
                   "[cohort] pipeline: the step failed\n  rank 0: pipeline: " + text + "\n  rank 1: pipeline: " + text);
   });

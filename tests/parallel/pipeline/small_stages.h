@@ -16,9 +16,9 @@ inline constexpr int kNumParts = 4;
 
 /// What errors say where the ranks of a pipeline differ.
 inline const std::string kPipelinesAlike =
-    "\n  hint: all ranks of a pipeline need the same schedule and options; a stage takes what the one before it gives; "
-    "two "
-    "ranks with tied parameters both name each other's stage, and the same parameters in the same order";
+    "\n  hint: all ranks of a pipeline need the same schedule and options; the inputs of a stage are the outputs of "
+    "the stage before it; two ranks with tied parameters must name each other's stage, and the same parameters in the "
+    "same order";
 
 inline void draw_parameters(torch::nn::Module& module, uint64_t seed) {
   const at::NoGradGuard no_grad;

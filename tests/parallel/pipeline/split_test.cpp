@@ -93,7 +93,7 @@ TEST(SplitSequential, AllRanksLearnThatNothingCouldBeMeasuredMessage) {
     });
     const std::string text = "mat1 and mat2 shapes cannot be multiplied (3x4 and 8x4)";
     test::require_equal(
-        error, (rank == 0 ? "" : "[cohort] measured_costs: rank 0 of the group, which measures, has failed: ") + text);
+        error, (rank == 0 ? "" : "[cohort] measured_costs: rank 0 of the group, which measures, failed: ") + text);
     test::require(at::equal(net->named_buffers()["0.running_mean"], mean), "buffers as they were");
   });
 }

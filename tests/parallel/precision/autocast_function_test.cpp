@@ -102,10 +102,9 @@ TEST(AutocastFunction, CastsWhatLiesInContainersButNoFloat64AndNoIntegers) {
 
 TEST(AutocastFunction, BackwardWithoutANoteOfForwardMessage) {
   AutogradContext context;
-  EXPECT_EQ(
-      test::error_of([&] { const auto region = custom_bwd(&context, at::kCPU); }),
-      "[cohort] custom_bwd: this function's forward has not called custom_fwd, so nobody knows whether it ran under "
-      "autocast\n  hint: call cohort::custom_fwd(ctx, ...) first in forward");
+  EXPECT_EQ(test::error_of([&] { const auto region = custom_bwd(&context, at::kCPU); }),
+            "[cohort] custom_bwd: this function's forward has not called custom_fwd, so it is unknown whether it ran "
+            "under autocast\n  hint: call cohort::custom_fwd(ctx, ...) first in forward");
 }
 
 }  // namespace

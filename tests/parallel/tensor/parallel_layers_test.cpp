@@ -172,11 +172,11 @@ COHORT_WORKER(layers_gather_in_pieces) {
   const auto x = drawn({2, 4, 6}, 6).requires_grad_();
   const auto loss = column->forward(x).square().sum();
   REQUIRE_EQUAL(error_of([&] { torch::autograd::grad({loss}, {x}, {}, std::nullopt, /*create_graph=*/true); }),
-                "[cohort] ColumnParallelLinear: a gather in pieces has first derivatives only\n  hint: "
-                "ColumnParallelOptions{.gather_pieces = 1} has all");
+                "[cohort] ColumnParallelLinear: a gather in several pieces has first derivatives only\n  hint: set "
+                "ColumnParallelOptions{.gather_pieces = 1} for higher derivatives");
   REQUIRE_EQUAL(error_of([&] { ColumnParallelLinear(6, 8, ColumnParallelOptions{.gather_pieces = 0}); }),
-                "[cohort] ColumnParallelLinear: gather_pieces is 0, but must be at least 1\n  hint: 1 gathers first; "
-                "nothing lets the number of cores decide");
+                "[cohort] ColumnParallelLinear: gather_pieces is 0, but must be at least 1\n  hint: set it to 1 to "
+                "gather in one piece, or leave it out to let the number of cores decide");
   // A core for every thread of the host's ranks, and one more for each.
   const auto pieces_with = [](const char* num_ranks, int num_threads) {
     ::setenv("LOCAL_WORLD_SIZE", num_ranks, 1);
@@ -291,18 +291,19 @@ COHORT_WORKER(layers_errors) {
                 }),
                 "[cohort] RowParallelLinear: an input of shape [2, 10] was given, whose last dimension should be " +
                     own +
-                    ", this rank's part of 10: ceil(10 / 4) = 3 for each of 4 ranks, so they have 3, 3, 3, 1\n"
-                    "  hint: input_is_parallel = false takes the whole input");
-  REQUIRE_EQUAL(error_of([&] {
-                  from_whole->forward(at::ones({2, 3}));
-                }),
-                "[cohort] RowParallelLinear: an input of shape [2, 3] was given, whose last dimension should be 10, as "
-                "input_is_parallel is false\n  hint: it is true after a ColumnParallelLinear without gather_output");
+                    ", this rank's shard of 10: ceil(10 / 4) = 3 for each of 4 ranks, so they have 3, 3, 3, 1\n"
+                    "  hint: set input_is_parallel = false to pass the full input");
+  REQUIRE_EQUAL(
+      error_of([&] {
+        from_whole->forward(at::ones({2, 3}));
+      }),
+      "[cohort] RowParallelLinear: an input of shape [2, 3] was given, whose last dimension should be 10, as "
+      "input_is_parallel is false\n  hint: set it to true after a ColumnParallelLinear without gather_output");
   REQUIRE_EQUAL(error_of([&] {
                   of_positions->forward(at::ones({2, 6, row->weight.size(1)}));
                 }),
-                "[cohort] 6 positions of the sequence cannot be shared evenly by 4 ranks: 6 = 1 * 4 + 2\n"
-                "  hint: take a multiple of 4, or as many ranks as divide it: 1, 2 or 3");
+                "[cohort] 6 positions of the sequence cannot be divided evenly among 4 ranks: 6 = 1 * 4 + 2\n"
+                "  hint: take a multiple of 4, or a number of ranks that divides it: 1, 2 or 3");
   REQUIRE_EQUAL(error_of([&] {
                   embedding->forward(at::tensor({3, 10}, at::kLong));
                 }),
@@ -312,15 +313,15 @@ COHORT_WORKER(layers_errors) {
                 }),
                 "[cohort] VocabParallelEmbedding: index -1 is outside a table of 10 rows");
   REQUIRE_EQUAL(error_of([] { VocabParallelEmbedding(10, 4, VocabParallelOptions{.padding_idx = 10}); }),
-                "[cohort] VocabParallelEmbedding: padding_idx 10 is no row of a table of 10");
+                "[cohort] VocabParallelEmbedding: padding_idx 10 is not a row of a table of 10");
   REQUIRE_EQUAL(error_of([] { VocabParallelEmbedding(0, 4); }),
-                "[cohort] VocabParallelEmbedding needs rows and columns, but it was given 0 and 4");
+                "[cohort] VocabParallelEmbedding needs at least 1 row and 1 column, but got 0 and 4");
   REQUIRE_EQUAL(error_of([] { ColumnParallelLinear(0, 4); }),
-                "[cohort] a parallel layer needs inputs and outputs, but it was given 0 and 4");
+                "[cohort] a parallel layer needs at least 1 input and 1 output, but got 0 and 4");
   REQUIRE_EQUAL(error_of([&] {
                   row->load_whole(at::ones({6, 3}), at::ones({6}));
                 }),
-                "[cohort] the whole weight has shape [6, 10], but [6, 3] was given");
+                "[cohort] the full weight has shape [6, 10], but [6, 3] was given");
   REQUIRE_EQUAL(error_of([&] {
                   row->load_whole(at::ones({6, 10}));
                 }),

@@ -361,52 +361,50 @@ COHORT_WORKER(plan_errors) {
 TEST(ParallelizeModule, RefusesWithTheFormula) {
   const auto results = run_workers("plan_errors");
   results.expect_success();
-  EXPECT_EQ(results[0].output,
+  EXPECT_EQ(
+      results[0].output,
 
-            "[cohort] 3 attention heads of \"transformer.h.0.attn.c_attn\" cannot be shared evenly by 2 ranks: 3 = "
-            "1 * 2 + 1\n"
-            "  hint: take a multiple of 2, or as many ranks as divide it: 1\n"
-            "---\n"
-            "[cohort] parallelize_module: \"transformer.h.0.attn.c_attn\" has 96 outputs, which are not 5 parts of "
-            "one size\n"
-            "  hint: num_parts is the number of maps in one weight, such as 3 for query, key and value\n"
-            "---\n"
-            "ColwiseParallel currently only support nn.Linear and nn.Embedding! [cohort] \"transformer.h.0.ln_1\" "
-            "is a cohort::models::GPTLayerNormImpl\n"
-            "  hint: a module of your own will do whose only parameters are weight [out, in] and bias [out]; for "
-            "others distribute_parameters places each parameter\n"
-            "---\n"
-            "RowwiseParallel currently only support nn.Linear and nn.Embedding! [cohort] \"transformer.h.0.mlp\" "
-            "is a cohort::models::GPTMLPImpl\n"
-            "  hint: a module of your own will do whose only parameters are weight [out, in] and bias [out]; for "
-            "others distribute_parameters places each parameter\n"
-            "---\n"
-            "[cohort] parallelize_module: \"transformer.h.0.mlp.c_proj\" is a member that "
-            "cohort::models::GPTMLPImpl calls by its type, so that nothing can stand at its border to change the "
-            "layout of what goes in or out\n"
-            "  hint: most layouts come by themselves: a sum with what is cut along the sequence is cut so as "
-            "well; where one must be told, give it to a child of a torch::nn::Sequential, or wrap the module: "
-            "with_layouts(module, mesh, style)\n"
-            "---\n"
-            "[cohort] parallelize_module: the module cohort::models::GPTImpl is what parallelize_module was "
-            "given, so that nothing can stand at its border to change the layout of what goes in or out\n"
-            "  hint: most layouts come by themselves: a sum with what is cut along the sequence is cut so as "
-            "well; where one must be told, give it to a child of a torch::nn::Sequential, or wrap the module: "
-            "with_layouts(module, mesh, style)\n"
-            "---\n"
-            "[cohort] parallelize_module: weight of \"lm_head\" lies already, as (Shard(dim=0),) on "
-            "DeviceMesh((tp=2), 'cpu', stride=(1,)), and should become (Shard(dim=1),) on DeviceMesh((tp=2), "
-            "'cpu', stride=(1,))\n"
-            "  hint: modules that share a weight need styles that agree; a call on a whole model before calls on "
-            "its parts needs replicate_rest = false\n"
-            "---\n"
-            "input_layouts and desired_input_layouts should have same length! They have 1 and 2.\n"
-            "---\n"
-            "[cohort] parallelize_module: the mesh must have one axis, but it is DeviceMesh((dp=1, tp=2), 'cpu', "
-            "stride=((), 1))\n"
-            "  hint: take the axis whose ranks compute together: mesh[\"tp\"]\n"
-            "---\n"
-            "module inputs and input_layouts should have same length! They have 1 tensors and 2 layouts.\n");
+      "[cohort] 3 attention heads of \"transformer.h.0.attn.c_attn\" cannot be divided evenly among 2 ranks: 3 = "
+      "1 * 2 + 1\n"
+      "  hint: take a multiple of 2, or a number of ranks that divides it: 1\n"
+      "---\n"
+      "[cohort] parallelize_module: \"transformer.h.0.attn.c_attn\" has 96 outputs, which cannot be split into 5 equal "
+      "parts\n"
+      "  hint: set num_parts to the number of maps in one weight, such as 3 for query, key and value\n"
+      "---\n"
+      "ColwiseParallel currently only support nn.Linear and nn.Embedding! [cohort] \"transformer.h.0.ln_1\" "
+      "is a cohort::models::GPTLayerNormImpl\n"
+      "  hint: use a module whose only parameters are weight [out, in] and bias [out], or place each parameter with "
+      "distribute_parameters\n"
+      "---\n"
+      "RowwiseParallel currently only support nn.Linear and nn.Embedding! [cohort] \"transformer.h.0.mlp\" "
+      "is a cohort::models::GPTMLPImpl\n"
+      "  hint: use a module whose only parameters are weight [out, in] and bias [out], or place each parameter with "
+      "distribute_parameters\n"
+      "---\n"
+      "[cohort] parallelize_module: \"transformer.h.0.mlp.c_proj\" is a member that "
+      "cohort::models::GPTMLPImpl calls by its type, so it cannot have hooks that redistribute its inputs or outputs\n"
+      "  hint: leave the layouts out if they follow from those of the inputs, give them to a child of a "
+      "torch::nn::Sequential, or wrap the module: with_layouts(module, mesh, style)\n"
+      "---\n"
+      "[cohort] parallelize_module: the module cohort::models::GPTImpl is what parallelize_module was "
+      "given, so it cannot have hooks that redistribute its inputs or outputs\n"
+      "  hint: leave the layouts out if they follow from those of the inputs, give them to a child of a "
+      "torch::nn::Sequential, or wrap the module: with_layouts(module, mesh, style)\n"
+      "---\n"
+      "[cohort] parallelize_module: weight of \"lm_head\" is already placed as (Shard(dim=0),) on "
+      "DeviceMesh((tp=2), 'cpu', stride=(1,)), and should become (Shard(dim=1),) on DeviceMesh((tp=2), "
+      "'cpu', stride=(1,))\n"
+      "  hint: give modules that share a weight styles that agree; if you call it on a full model before its parts, "
+      "set replicate_rest = false\n"
+      "---\n"
+      "input_layouts and desired_input_layouts should have same length! They have 1 and 2.\n"
+      "---\n"
+      "[cohort] parallelize_module: the mesh must have one axis, but it is DeviceMesh((dp=1, tp=2), 'cpu', "
+      "stride=((), 1))\n"
+      "  hint: pass the axis whose ranks compute together, such as mesh[\"tp\"]\n"
+      "---\n"
+      "module inputs and input_layouts should have same length! They have 1 tensors and 2 layouts.\n");
 }
 
 COHORT_WORKER(plan_warns) {
@@ -421,11 +419,12 @@ TEST(ParallelizeModule, WarnsOfPatternsThatMatchNothing) {
   results.expect_success();
   EXPECT_NE(results[0].errors.find(
                 "parallelize_module: the plan's \"transformer.h.*.attm.c_attn\" matches no module, and is skipped: "
-                "\"transformer.h.0\" has no child \"attm\" (did you mean \"attn\"?)\n  hint: it has \"ln_1\", "
+                "\"transformer.h.0\" has no child \"attm\" (did you mean \"attn\"?)\n  hint: use one of its children: "
+                "\"ln_1\", "
                 "\"attn\", \"ln_2\", \"mlp\""),
             std::string::npos)
       << results[0].errors;
-  EXPECT_NE(results[0].errors.find("\"lm_head\" has no child \"x\"\n  hint: it has none"), std::string::npos);
+  EXPECT_NE(results[0].errors.find("\"lm_head\" has no child \"x\"\n  hint: it has no children"), std::string::npos);
   EXPECT_EQ(results[1].errors.find("matches no module"), std::string::npos);
 }
 

@@ -128,19 +128,20 @@ COHORT_WORKER(regions_errors) {
   REQUIRE_EQUAL(error_of([&] { scatter_to_region(x, 2); }),
                 "Dimension out of range (expected to be in range of [-2, 1], but got 2)");
   if (get_rank() == 3) {
-    REQUIRE_EQUAL(error_of([&] { gather_from_region(x, 0, {.size = 10}); }),
-                  "[cohort] gather_from_region: rank 3 has 4 along dimension 0, but its share of 10 is 1: "
-                  "ceil(10 / 4) = 3 for each of 4 ranks, so they have 3, 3, 3, 1\n"
-                  "  hint: `size` is that of the whole; scatter_to_region and chunk_range() share it out like this");
+    REQUIRE_EQUAL(
+        error_of([&] { gather_from_region(x, 0, {.size = 10}); }),
+        "[cohort] gather_from_region: rank 3 has 4 along dimension 0, but its share of 10 is 1: "
+        "ceil(10 / 4) = 3 for each of 4 ranks, so they have 3, 3, 3, 1\n"
+        "  hint: set `size` to that of the full tensor, which scatter_to_region and chunk_range() divide like this");
   }
   REQUIRE_EQUAL(error_of([&] { all_to_all_region(x, 1, 0); }),
-                "[cohort] 6 entries along dimension 1 cannot be shared evenly by 4 ranks: 6 = 1 * 4 + 2\n"
-                "  hint: take a multiple of 4, or as many ranks as divide it: 1, 2 or 3");
+                "[cohort] 6 entries along dimension 1 cannot be divided evenly among 4 ranks: 6 = 1 * 4 + 2\n"
+                "  hint: take a multiple of 4, or a number of ranks that divides it: 1, 2 or 3");
   REQUIRE_EQUAL(error_of([&] { all_to_all_region(x, 0, -2); }),
-                "[cohort] all_to_all_region: dimension 0 is both shared out and gathered");
+                "[cohort] all_to_all_region: dimension 0 is both scattered and gathered");
   REQUIRE_EQUAL(error_of([&] { divided(7, "attention heads"); }),
-                "[cohort] 7 attention heads cannot be shared evenly by 4 ranks: 7 = 1 * 4 + 3\n"
-                "  hint: take a multiple of 4, or as many ranks as divide it: 1");
+                "[cohort] 7 attention heads cannot be divided evenly among 4 ranks: 7 = 1 * 4 + 3\n"
+                "  hint: take a multiple of 4, or a number of ranks that divides it: 1");
   REQUIRE(divided(12, "attention heads") == 3);
   const auto pair = new_group({0, 1});
   if (get_rank() > 1) {
@@ -164,9 +165,8 @@ TEST(TensorRegions, GiveTheInputBackWithoutGroups) {
   EXPECT_TRUE(all_to_all_region(x, 0, 1).is_same(x));
   EXPECT_EQ(divided(7, "attention heads"), 7);
   for (const int64_t number : {0, -1}) {
-    EXPECT_EQ(
-        test::error_of([&] { divided(number, "attention heads"); }),
-        "[cohort] " + std::to_string(number) + " attention heads cannot be shared out: there must be at least one");
+    EXPECT_EQ(test::error_of([&] { divided(number, "attention heads"); }),
+              "[cohort] " + std::to_string(number) + " attention heads cannot be divided: there must be at least one");
   }
 }
 

@@ -127,7 +127,7 @@ COHORT_WORKER(loss_errors) {
     REQUIRE_EQUAL(loss(targets, {.num_classes = 3}),
                   "[cohort] vocab_parallel_cross_entropy: rank 1 has logits of 2 classes, but its share of 3 is 1: "
                   "ceil(3 / 2) = 2 for each of 2 ranks, so they have 2, 1\n"
-                  "  hint: num_classes is the number of all ranks' classes together");
+                  "  hint: set num_classes to the number of classes of all ranks together");
   }
   REQUIRE_EQUAL(
       error_of([&] {

@@ -152,10 +152,9 @@ COHORT_WORKER(layers_specs) {
     const auto full = fsdp::full_tensor(weight);
     REQUIRE(full.defined() == (get_rank() == 0));
     REQUIRE(!full.defined() || at::equal(full, whole));
-    REQUIRE_EQUAL(
-        test::error_of([&] { layer->load_whole(whole, at::ones({rows})); }),
-        "[cohort] load_whole: fully_shard has taken the weight\n  hint: load before fully_shard, or afterwards "
-        "by set_model_state_dict() with full_state_dict, or by write() of the wrapper");
+    REQUIRE_EQUAL(test::error_of([&] { layer->load_whole(whole, at::ones({rows})); }),
+                  "[cohort] load_whole: fully_shard has sharded the weight\n  hint: load before fully_shard, or "
+                  "afterwards with set_model_state_dict() and full_state_dict, or with write() of the wrapper");
   };
   expect({.mesh = mesh["dp"]}, 8, {StridedShard(0, 2), Shard(0)}, {"dp", "tp"});
   expect({.mesh = mesh["dp"]}, 5, {StridedShard(0, 2), Shard(0)}, {"dp", "tp"});
@@ -207,26 +206,26 @@ COHORT_WORKER(layers_refusals) {
   ColumnParallelLinear layer(3, 8, ColumnParallelOptions{.group = mesh.group("tp")});
   REQUIRE_EQUAL(
       test::error_of([&] { fully_shard(layer); }),
-      c10::str("[cohort] fully_shard: this rank's part of 'weight', of a tensor-parallel layer, cannot be shared with "
-               "rank ",
-               get_rank() ^ 1,
-               ", which has another part\n  hint: give fully_shard the data-parallel axis alone: .mesh = "
-               "mesh[\"dp\"], or data_parallel_mesh(mesh) of ParallelDims"));
+      c10::str(
+          "[cohort] fully_shard: this rank's shard of 'weight', of a tensor-parallel layer, cannot be sharded over "
+          "rank ",
+          get_rank() ^ 1,
+          ", which has another shard\n  hint: give fully_shard only the data-parallel axis: .mesh = "
+          "mesh[\"dp\"], or data_parallel_mesh(mesh) of ParallelDims"));
   // A mesh that crosses the layer's: its ranks have other parts.
   const auto crossed = DeviceMesh("cpu", std::vector<std::vector<int64_t>>{{0, 1}, {3, 2}}, {"dp", "other"});
   const auto text = test::error_of([&] { fully_shard(layer, {.mesh = crossed["dp"]}); });
   if (text.find(
-          "parameter 0 is weight Float [4, 3] part 0 of 2 along dimension 0 of [8, 3] on rank 0, but weight Float "
-          "[4, 3] part 1 of 2") == std::string::npos &&
+          "parameter 0 is weight Float [4, 3] shard 0 of 2 along dimension 0 of [8, 3] on rank 0, but weight Float "
+          "[4, 3] shard 1 of 2") == std::string::npos &&
       get_rank() % 3 == 0) {
     throw std::runtime_error(text);
   }
   REQUIRE(text != "(no error)");
   DistributedDataParallel<ColumnParallelLinearImpl> replica(layer, ddp::Options{.process_group = mesh.group("dp")});
-  REQUIRE_EQUAL(
-      test::error_of([&] { replica->track_gradient_norm(); }),
-      "[cohort] track_gradient_norm does not ask the ranks of tensor-parallel layers, which have other parts. Use "
-      "clip_grad_norm_ after backward.");
+  REQUIRE_EQUAL(test::error_of([&] { replica->track_gradient_norm(); }),
+                "[cohort] track_gradient_norm does not support tensor-parallel layers, whose other shards are on other "
+                "ranks. Use clip_grad_norm_ after backward.");
 }
 
 TEST(TogetherLayers, SayWhatDoesNotFit) { run_workers("layers_refusals", {.world_size = 4}).expect_success(); }

@@ -156,11 +156,9 @@ COHORT_WORKER(together_ddp) {
 TEST(TogetherShards, DdpTakesNoDTensorsMessage) {
   const auto results = run_workers("together_ddp", {.world_size = 4});
   results.expect_success();
-  EXPECT_EQ(
-      results[0].output,
-      "[cohort] DistributedDataParallel: parameter \"weight\" is a DTensor, as with tensor parallelism, which buckets "
-      "have no place for\n  hint: cohort::replicate(model, {.mesh = mesh[\"dp\"]}) keeps copies of such modules "
-      "alike\n");
+  EXPECT_EQ(results[0].output,
+            "[cohort] DistributedDataParallel: parameter \"weight\" is a DTensor, as with tensor parallelism, which "
+            "its buckets cannot hold\n  hint: use cohort::replicate(model, {.mesh = mesh[\"dp\"]}) instead\n");
 }
 
 // As the hint says.

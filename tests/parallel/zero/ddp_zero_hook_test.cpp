@@ -247,7 +247,7 @@ TEST(ZeroHook, WhatItRefusesMessage) {
     REQUIRE_EQUAL(error_of([&] { hook(group, second); }),
                   "[cohort] a hook with ZeRO's step must see every bucket of a step, but one was left out. It cannot "
                   "be used with "
-                  "skip_all_reduce_unused_params, nor after a step that failed.");
+                  "skip_all_reduce_unused_params, or after a failed step.");
     GradBucket first(0, 2, torch::ones({3}), {parameter});
     hook(group, first);
     REQUIRE(

@@ -64,8 +64,8 @@ TEST(ZeroFailure, WriteToAParameterOfAnotherRank) {
   EXPECT_EQ(results[1].exit_code, -SIGSEGV);
   EXPECT_THAT(results[1].errors,
               testing::HasSubstr("[cohort] error: a write to parameter 1 of a ZeroRedundancyOptimizer with one_memory, "
-                                 "which rank 0 owns, so that no other one may write it\n  hint: load and change "
-                                 "parameters before the optimizer is made, or do without one_memory\n"));
+                                 "which rank 0 owns, so only that rank may write it\n  hint: load and change "
+                                 "parameters before you make the optimizer, or leave one_memory off\n"));
   for (const int rank : {0, 1}) {
     EXPECT_EQ(
         results[rank].output,

@@ -382,11 +382,12 @@ TEST(Zero, ParametersThatItRefusesMessage) {
                   "torch.sparse.FloatTensor");
     REQUIRE_EQUAL(error_with({Parameters{a}, Parameters{a}}),
                   "some parameters appear in more than one parameter group");
-    REQUIRE_EQUAL(error_of([&] {
-                    ZeroRedundancyOptimizer::make<torch::optim::LBFGS>(Parameters{a}, torch::optim::LBFGSOptions(1),
-                                                                       {.process_group = group});
-                  }),
-                  "[cohort] ZeroRedundancyOptimizer cannot divide LBFGS: its step depends on all parameters together");
+    REQUIRE_EQUAL(
+        error_of([&] {
+          ZeroRedundancyOptimizer::make<torch::optim::LBFGS>(Parameters{a}, torch::optim::LBFGSOptions(1),
+                                                             {.process_group = group});
+        }),
+        "[cohort] ZeroRedundancyOptimizer cannot partition LBFGS: its step depends on all parameters together");
 
     auto zero = plain_sgd({a}, group);
     REQUIRE_EQUAL(error_of([&] { zero.add_param_group(Parameters{a}); }),
@@ -397,9 +398,8 @@ TEST(Zero, ParametersThatItRefusesMessage) {
     REQUIRE(zero.param_groups().size() == 1);
     zero.add_parameters({leaf(3)});
     REQUIRE_EQUAL(error_of([&] { zero.step(); }),
-                  "[cohort] ZeroRedundancyOptimizer: the parameters of a group have changed since it was divided among "
-                  "the ranks. "
-                  "Use add_param_group for further ones.");
+                  "[cohort] ZeroRedundancyOptimizer: the parameters of a group have changed since it was partitioned "
+                  "among the ranks. Add parameters with add_param_group.");
   });
 }
 

@@ -206,10 +206,9 @@ TEST(ZeroState, StatesThatDoNotFitMessage) {
   run_rank_threads(1, [](int, const Group& group) {
     const SteppedParameters divided;
     ZeroRedundancyOptimizer zero(divided.groups(test::make_sgd), test::make_sgd, {.process_group = group});
-    REQUIRE_EQUAL(
-        error_of([&] { zero.load_state_dict(*test::make_adam(divided.groups(test::make_adam))); }),
-        "[cohort] load_state_dict takes an optimizer of the wrapped kind over all parameters, such as state_dict() or "
-        "whole_optimizer() gives");
+    REQUIRE_EQUAL(error_of([&] { zero.load_state_dict(*test::make_adam(divided.groups(test::make_adam))); }),
+                  "[cohort] load_state_dict takes an optimizer of the wrapped kind over all parameters, such as "
+                  "state_dict() or whole_optimizer() returns");
     REQUIRE_EQUAL(error_of([&] { zero.load_state_dict(*test::make_sgd({divided.all})); }),
                   "loaded state dict has a different number of parameter groups");
     REQUIRE_EQUAL(error_of([&] {

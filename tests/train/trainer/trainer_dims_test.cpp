@@ -328,8 +328,9 @@ COHORT_WORKER(trainer_stages_bad_loss) {
   const auto text = cohort::test::error_of([&] {
     pipeline_evaluation(*task.pipeline, at::zeros({2, 6}), at::zeros({2}, at::kLong), bad, /*num_rows=*/2);
   });
-  REQUIRE_EQUAL(text, get_rank() == 1 ? "there is no such class"
-                                      : "[cohort] pipeline: there is no mean loss\n  rank 1: there is no such class");
+  REQUIRE_EQUAL(text, get_rank() == 1
+                          ? "there is no such class"
+                          : "[cohort] pipeline: the mean loss could not be computed\n  rank 1: there is no such class");
   barrier();  // rank 0 has the store
 }
 

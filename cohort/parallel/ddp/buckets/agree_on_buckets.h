@@ -1,4 +1,4 @@
-/// All ranks fill the same buckets in the same order. The bytes on the wire are those of PyTorch's DDP.
+/// Makes all ranks fill the same buckets in the same order. The bytes on the wire are those of PyTorch's DDP.
 #pragma once
 
 #include "cohort/comm/group/process_group.h"
@@ -6,7 +6,7 @@
 
 namespace cohort::ddp {
 
-/// Every rank's plan becomes rank 0's. Collective.
+/// Returns rank 0's plan, on every rank. Collective.
 BucketPlan agree_on_buckets(const Group& group, const BucketPlan& plan, c10::Device device);
 
 }  // namespace cohort::ddp

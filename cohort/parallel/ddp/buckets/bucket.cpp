@@ -29,7 +29,7 @@ bool has_plain_layout(const at::Tensor& destination, const at::Tensor& source) {
          destination.strides() == source.strides() && source.is_non_overlapping_and_dense() && !source.is_neg();
 }
 
-// `place` is what the gradient is copied to, `alias` where it lives after the reduction.
+// `place`: the tensor to which the gradient is copied. `alias`: where it lives after the reduction.
 void check_matches(const at::Tensor& grad, const at::Tensor& place, const at::Tensor& alias) {
   TORCH_CHECK(!grad.is_sparse(), "[cohort] a parameter of sizes ", place.sizes(),
               " has a sparse gradient that was not announced; give ddp::Reducer a flag for it in "
@@ -54,7 +54,7 @@ void scale_into(const at::Tensor& destination, const at::Tensor& source, double 
   }
   auto result = destination;
   const auto scalar = at::scalar_tensor(factor, at::kDouble);
-  scalar.unsafeGetTensorImpl()->set_wrapped_number(true);  // a number: takes part in no type promotion
+  scalar.unsafeGetTensorImpl()->set_wrapped_number(true);  // a number: takes no part in type promotion
   at::mul_out(result, source, scalar);
 }
 
@@ -96,7 +96,7 @@ at::Tensor Bucket::take(size_t slot, const at::Tensor& parameter, int world_size
     return {};
   }
   check_matches(grad, place, aliases_[slot]);
-  // Users may wrap the same memory in another tensor (detach, say), so data is compared, not identity.
+  // Users may wrap the same memory in another tensor (with detach, say), so this compares data, not identity.
   const bool in_place = comm::starts_like(grad, place) && grad.numel() > 0;
   if (in_place && averaging == Averaging::kDivideInPlace) {
     grad.div_(world_size);
@@ -127,7 +127,7 @@ at::Tensor Bucket::take_in_place(size_t slot, const at::Tensor& parameter) {
     return {};
   }
   taken = make().copy_(grad);
-  // give() copies the result to where others may look at it.
+  // give() copies the result to the place where others may look at it.
   const bool stays = !grad.requires_grad() && grad.layout() == at::kStrided && grad.is_non_overlapping_and_dense();
   return stays ? at::Tensor() : std::exchange(grad, taken);
 }

@@ -27,7 +27,7 @@ at::Tensor make_bucket_memory(const std::vector<at::Tensor>& parameters, const s
   const auto options = options_of(parameters[indices.front()], dtype);
   const auto count = num_elements(parameters, indices);
   const auto num_bytes = count * static_cast<int64_t>(options.dtype().itemsize());
-  // Where ordinary tensors are shared, shm_empty is not needed.
+  // If ordinary tensors are shared, shm_empty is not needed.
   if (num_bytes < kLeastSharedBytes || !options.device().is_cpu() || !comm::has_shared_memory(group) ||
       comm::shares_tensors(group)) {
     return at::empty({count}, options);

@@ -7,7 +7,7 @@
 namespace cohort::ddp {
 namespace {
 
-// The bucket being filled for one dtype and device.
+// The bucket that is being filled for one dtype and device.
 struct OpenBucket {
   c10::ScalarType dtype;
   c10::Device device;
@@ -45,7 +45,7 @@ BucketPlan plan_buckets_in_order(const std::vector<ParameterInfo>& parameters, c
     bucket.num_bytes = 0;
     bucket.limit = std::min(bucket.limit + 1, limits.size() - 1);
   }
-  // PyTorch walks a hash map here, which in practice is newest key first; rank 0's order is used by all ranks.
+  // PyTorch walks a hash map here, which in practice is newest key first; all ranks use rank 0's order.
   for (auto bucket = open.rbegin(); bucket != open.rend(); ++bucket) {
     if (!bucket->indices.empty()) plan.push_back(std::move(bucket->indices));
   }

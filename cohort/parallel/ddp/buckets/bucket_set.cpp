@@ -44,7 +44,8 @@ Bucket BucketSet::make_bucket(const std::vector<size_t>& indices, const std::vec
   const auto& first = input_.infos[indices.front()];
   TORCH_CHECK(!first.is_sparse || indices.size() == 1,
               "Buckets with more than one variable cannot include variables that expect a sparse gradient.");
-  // A single rank has nothing to reduce: gradients stay where autograd puts them. But hooks see the buckets of one rank, too.
+  // A single rank has nothing to reduce: gradients stay where autograd puts them. But hooks see the buckets of a single rank,
+  // too.
   if (first.is_sparse || (group->getSize() == 1 && !has_hook)) return {indices, parameters, at::Tensor()};
   std::vector<size_t> packed;
   std::copy_if(indices.begin(), indices.end(), std::back_inserter(packed), [&](size_t i) { return !in_place[i]; });

@@ -1,6 +1,6 @@
-/// BucketSet: the buckets of a plan, where each gradient lives in them, and how far a step has come: which gradients are there,
-/// and which bucket is the next to be launched.
-/// Thread-safety: none; the engine's lock.
+/// BucketSet: the buckets of a plan, the place of each gradient in them, and the progress of a step: which gradients have
+/// arrived, and which bucket is launched next.
+/// Thread-safety: none; the engine's lock protects it.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ class BucketSet {
   /// `input` must outlive this.
   explicit BucketSet(const EngineInput& input);
 
-  /// Makes the buckets of `plan`; gradients that live in earlier buckets move into them. `has_hook`: a communication hook is to
-  /// see them, so that no gradient is reduced in place. Collective.
+  /// Makes the buckets of `plan`; gradients that live in earlier buckets move into them. `has_hook`: a communication hook will
+  /// see the buckets, so no gradient is reduced in place. Collective.
   void install(const BucketPlan& plan, bool has_hook);
   BucketPlan plan() const;
   bool has_in_place() const;
@@ -33,25 +33,25 @@ class BucketSet {
   std::vector<Bucket>::iterator begin() { return buckets_.begin(); }
   std::vector<Bucket>::iterator end() { return buckets_.end(); }
 
-  /// A step begins: no gradient is there.
+  /// Begins a step: no gradient has arrived.
   void prepare();
   bool is_ready(size_t index) const { return is_ready_[index] != 0; }
-  /// By parameter.
+  /// A flag per parameter.
   const std::vector<char>& ready_flags() const { return is_ready_; }
-  /// The gradient of parameter `index` comes; returns its place.
+  /// Notes that the gradient of parameter `index` has arrived; returns its place.
   Place note_ready(size_t index) {
     is_ready_[index] = 1;
     return places_[index];
   }
 
-  /// Buckets are launched strictly in order.
+  /// The next bucket to launch: buckets are launched strictly in order.
   size_t next() const { return next_; }
   bool is_next_full() const { return next_ < buckets_.size() && buckets_[next_].num_pending == 0; }
   void advance() { ++next_; }
   bool are_all_launched() const { return next_ == buckets_.size(); }
 
   void forget_reductions();
-  /// The reductions failed, or others may still come to them. See Bucket::abandon().
+  /// For reductions that failed, or to which other ranks may still come. See Bucket::abandon().
   void abandon_gradients();
 
  private:

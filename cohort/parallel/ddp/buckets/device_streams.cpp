@@ -66,7 +66,7 @@ at::Tensor CallerStreams::make_like(const at::Tensor& parameter) const {
     const c10::StreamGuard guard(*stream);
     made = at::empty_like(parameter);
   }
-  // Its last owner's work may still be pending there.
+  // The last owner's work on the memory may still be pending there.
   c10::Event is_free(stream->device_type());
   is_free.record(*stream);
   is_free.block(current_stream_of(parameter.device()));

@@ -1,4 +1,4 @@
-/// EngineInput: what a gradient engine begins with, and its parts share.
+/// EngineInput: the data that a gradient engine begins with and its parts share.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,16 +12,16 @@
 
 namespace cohort::ddp {
 
-/// Parameters and settled options (group resolved, sparse flags of full length).
+/// The parameters and completed options (group resolved, sparse flags of full length).
 struct EngineInput {
   std::vector<at::Tensor> parameters;
   ReducerOptions options;
   Reader reader = Reader::kReducer;
-  /// Of gradients that do not arrive in their parameters' dtype: see low_precision.h. Needs a communication hook.
+  /// The dtype of gradients, if it is not their parameters': see low_precision.h. Needs a communication hook.
   std::optional<at::ScalarType> gradient_dtype = {};
   BucketCapacity capacity;
   std::vector<ParameterInfo> infos;
-  /// First plan, in the order of reduction: PyTorch plans in parameter order and reverses the list of buckets.
+  /// The first plan, in the order of reduction: PyTorch plans in parameter order and reverses the list of buckets.
   BucketPlan first_plan;
 };
 

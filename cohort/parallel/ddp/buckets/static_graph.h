@@ -1,9 +1,8 @@
 /// StaticGraph: the number of gradients that each parameter gets, learned in the first step (ReducerOptions::static_graph). That
-/// step is reduced at the end of backward; in later ones a parameter's last gradient completes it.
+/// step is reduced at the end of backward; in later steps a parameter's last gradient completes it.
 ///
-/// A rank without data (see Join) takes part when the others tell each other which parameters they use, and learns its own graph
-/// later.
-/// Thread-safety: none; the engine's lock.
+/// A rank without data (see Join) takes part when the ranks exchange which parameters they use, and learns its own graph later.
+/// Thread-safety: none; the engine's lock protects it.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +15,13 @@ namespace cohort::ddp {
 
 class StaticGraph {
  public:
-  /// `is_enabled`: false for another kind of graph, of which nothing is learned.
+  /// `is_enabled`: false if the graph is not static; then nothing is learned.
   StaticGraph(bool is_enabled, size_t num_parameters)
       : is_enabled_(is_enabled), uses_(is_enabled ? num_parameters : 0) {}
 
-  /// This step's gradients are counted, and reduced at the end of backward.
+  /// Whether this step's gradients are counted, and reduced at the end of backward.
   bool is_learning() const { return is_enabled_ && knowledge_ != Knowledge::kComplete; }
-  /// A step begins.
+  /// Begins a step.
   void prepare() {
     if (is_learning()) {
       std::fill(uses_.begin(), uses_.end(), 0);
@@ -31,12 +30,12 @@ class StaticGraph {
     uses_left_ = uses_;
   }
 
-  /// While learning: parameter `index` has got a gradient.
+  /// While learning: counts a gradient of parameter `index`.
   void count(size_t index) { ++uses_[index]; }
   bool is_used(size_t index) const { return uses_[index] > 0; }
-  /// True for the first caller of a step: the end of the step is to be queued once.
+  /// True for the first caller of a step: the end of the step must be queued once.
   bool queue_finish() { return !std::exchange(has_queued_finish_, true); }
-  /// The ranks are about to tell each other which parameters they use. False if they have done so before.
+  /// Called before the ranks exchange which parameters they use. False if they have done so before.
   bool share() {
     if (!is_enabled_ || knowledge_ != Knowledge::kNone) return false;
     knowledge_ = Knowledge::kOfOthers;
@@ -44,9 +43,9 @@ class StaticGraph {
   }
   void end_learning() { knowledge_ = Knowledge::kComplete; }
 
-  /// After learning. `is_extra`: parameter `index` has had all its gradients of this step.
+  /// After learning: whether parameter `index` has already had all its gradients of this step.
   bool is_extra(size_t index) const { return is_enabled_ && uses_left_[index] == 0; }
-  /// A gradient has come. Returns whether it was the parameter's last one in this step.
+  /// Notes a gradient. Returns whether it was the parameter's last one in this step.
   bool take_last(size_t index) { return !is_enabled_ || --uses_left_[index] == 0; }
 
   void forget() { knowledge_ = Knowledge::kNone; }
@@ -54,14 +53,14 @@ class StaticGraph {
  private:
   enum class Knowledge : uint8_t {
     kNone,
-    kOfOthers,  ///< the ranks with data have told theirs
+    kOfOthers,  ///< the ranks with data have exchanged theirs
     kComplete   ///< and this rank has learned its own
   };
 
   bool is_enabled_;
   Knowledge knowledge_ = Knowledge::kNone;
   bool has_queued_finish_ = false;
-  std::vector<int> uses_;       // gradients per parameter in the step that is learned from
+  std::vector<int> uses_;       // gradients per parameter in the step in which the graph is learned
   std::vector<int> uses_left_;  // still to come in this step
 };
 

@@ -1,4 +1,4 @@
-/// Finds the parameters that a forward pass did not use, by walking the autograd graph from its outputs.
+/// Finds the parameters that a forward pass did not use: walks the autograd graph from its outputs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +16,7 @@ class COHORT_TEST_API UnusedSearch {
   /// Keeps the parameters' gradient accumulators alive: autograd holds them only weakly.
   explicit UnusedSearch(const std::vector<at::Tensor>& parameters);
 
-  /// Indices of the parameters that no output depends on. Cost: one visit per node of the graph.
+  /// Returns the indices of the parameters that no output depends on. Cost: one visit per node of the graph.
   std::vector<size_t> unused(const std::vector<at::Tensor>& outputs) const;
 
  private:

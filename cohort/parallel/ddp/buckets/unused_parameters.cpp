@@ -60,7 +60,7 @@ void UnusedParameters::prepare(const std::vector<at::Tensor>& outputs) {
   counts_.forget();
   unused_.clear();
   if (outputs.empty()) return;
-  if (input_.gradient_dtype) search_.emplace(input_.parameters);  // another dtype is another accumulator
+  if (input_.gradient_dtype) search_.emplace(input_.parameters);  // another dtype has another accumulator
   unused_ = search_->unused(outputs);
   if (unused_.empty()) comm::warn_once_per_job(none_unused_message(input_.reader));
 }

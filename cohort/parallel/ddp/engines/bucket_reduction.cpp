@@ -17,8 +17,8 @@
 namespace cohort::ddp {
 namespace {
 
-// Besides the one on which backward runs. By the machine's cores, so that all ranks decide alike: they must, as it is the order
-// of their operations.
+// Whether there is a core besides the one on which backward runs. Depends on the machine's cores only: all ranks must decide
+// alike, since it determines the order of their operations.
 bool has_core_to_overlap(const Group& group) {
   const auto wanted = comm::or_throw_value(base::env_bool("COHORT_DDP_OVERLAP"));
   if (wanted) return *wanted;

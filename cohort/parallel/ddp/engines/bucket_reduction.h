@@ -1,11 +1,10 @@
-/// BucketReduction: by which operations a step's buckets are reduced, what they divide by, and which of them wait for the end of
-/// backward.
+/// BucketReduction: the operations that reduce a step's buckets, their divisor, and which of them wait for the end of backward.
 ///
-/// [Note: last bucket] When the last bucket is full, nothing is left to overlap its reduction with. On a backend that runs
+/// [Note: last bucket] When the last bucket is full, no computation is left to overlap its reduction with. On a backend that runs
 /// synchronous operations in the calling thread ("shm"), the end of backward reduces it that way, which wakes no other thread.
-/// With one core per rank there is nothing to overlap any bucket with: the end of backward reduces them all.
+/// With one core per rank no bucket can overlap with anything: the end of backward reduces them all.
 ///
-/// Thread-safety: none; the engine's lock, which call_hook() does without.
+/// Thread-safety: none; the engine's lock protects it. call_hook() runs without the lock.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,33 +21,33 @@
 
 namespace cohort::ddp {
 
-/// For what `reader`'s reducer calls a collective.
+/// Returns the purpose for which `reader`'s reducer calls a collective.
 comm::CalledFor called_for(Reader reader, const comm::Purpose& of_module, const comm::Purpose& of_reducer);
 
-/// If an operation may return before it ends. One that may not runs in the calling thread, where the backend can.
+/// Whether an operation may return before it ends. A synchronous one runs in the calling thread if the backend can.
 enum class ReduceMode : uint8_t { kAsync, kSync };
 
 class BucketReduction {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  /// `input`, whose group is asked, must outlive this.
+  /// `input`, whose group is used, must outlive this.
   explicit BucketReduction(const EngineInput& input);
-  /// The input has another group now.
+  /// Call it when the input has another group.
   void use_group();
 
   void set_hook(CommHook hook) { hook_ = std::move(hook); }
   bool has_hook() const { return static_cast<bool>(hook_); }
-  /// Otherwise gradients stay where autograd has put them: a single rank has nothing to reduce.
+  /// If false, gradients stay where autograd has put them: a single rank has nothing to reduce.
   bool needs_buckets() const { return world_size_ > 1 || hook_; }
-  /// The gradients of the bucket are taken together, once all are there.
+  /// Whether the gradients of the bucket are taken together, once all have arrived.
   bool takes_all(const Bucket& bucket) const {
     return input_.options.batched_grad_copy && needs_buckets() && !bucket.is_sparse();
   }
 
-  /// A step begins.
+  /// Begins a step.
   void prepare();
-  /// The next step's gradients are divided by the ranks that have data.
+  /// Divides the next step's gradients by the number of ranks that have data.
   void divide_next_by(int num_live) { next_divisor_ = num_live; }
   int divisor() const { return divisor_; }
   Averaging averaging() const;
@@ -72,7 +71,7 @@ class BucketReduction {
   bool runs_in_caller_ = false;
   bool has_core_to_overlap_ = false;
   int divisor_ = 1;       // of this step's gradients
-  int next_divisor_ = 0;  // 0: all ranks
+  int next_divisor_ = 0;  // 0 means the number of all ranks
   CommHook hook_;
 };
 

@@ -12,14 +12,14 @@
 namespace cohort::ddp {
 namespace {
 
-// A hook of ours as LibTorch's reducer calls one.
+// Adapts our hook to the interface of LibTorch's reducer.
 class HookOfC10d final : public c10d::CommHookInterface {
  public:
   explicit HookOfC10d(CommHook hook) : hook_(std::move(hook)) {}
 
   CommHookFuture runHook(c10d::GradBucket& bucket) override {
     const auto index = bucket.getIndex();
-    // Only the last bucket's number is known.
+    // The hook is told only whether the bucket is the last one.
     GradBucket ours(index, bucket.isLast() ? index + 1 : index + 2, bucket.getBuffer(), bucket.getParameters());
     return run_comm_hook(hook_, ours);
   }
@@ -29,13 +29,13 @@ class HookOfC10d final : public c10d::CommHookInterface {
   const CommHook hook_;
 };
 
-// LibTorch's own reducer behind our interface: the oracle in tests, a rival in benchmarks.
+// LibTorch's own reducer behind our interface: the reference in tests, a rival in benchmarks.
 class C10dEngine final : public GradientEngine {
  public:
   explicit C10dEngine(EngineInput input) : parameters_(input.parameters), options_(input.options) {
     TORCH_CHECK(!input.gradient_dtype,
                 "[cohort] mixed_precision needs Engine::kCohort: until its buckets are rebuilt, LibTorch's reducer "
-                "averages memory in which there are no gradients.");
+                "averages memory that holds no gradients.");
     comm::C10dReducerArguments arguments;
     arguments.parameters = input.parameters;
     arguments.buckets = input.first_plan;
@@ -53,7 +53,7 @@ class C10dEngine final : public GradientEngine {
           i < input.options.parameter_names.size() ? input.options.parameter_names[i] : std::to_string(i);
     }
     reducer_ = comm::make_c10d_reducer(std::move(arguments));
-    // The reducer uses its logger without asking whether there is one.
+    // The reducer uses its logger without a null check.
     logger_ = std::make_shared<c10d::Logger>(reducer_);
     reducer_->set_logger(logger_);
     logger_->set_construction_data_and_log("", {}, /*output_device=*/-1, /*broadcast_buffers=*/false,
@@ -66,14 +66,14 @@ class C10dEngine final : public GradientEngine {
   }
 
   void prepare_forward() override {
-    // Throws if the step before was left unfinished, whether there is anything to rebuild or not.
+    // Throws if the step before is unfinished, whether there is anything to rebuild or not.
     has_rebuilt_ |= reducer_->rebuild_buckets();
   }
 
   void prepare(const std::vector<at::Tensor>& outputs) override {
     reducer_->prepare_for_forward();
     reducer_->prepare_for_backward(outputs);
-    // The reducer would divide every step to come as it did the last one.
+    // Otherwise the reducer would divide every later step as it did the last one.
     if (!std::exchange(divides_by_live_ranks_, false)) reducer_->set_forward_pass_work_handle(nullptr, true);
     ++num_steps_;
   }
@@ -140,7 +140,7 @@ class C10dEngine final : public GradientEngine {
   bool has_rebuilt_buckets() const override { return has_rebuilt_; }
 
  private:
-  // With a static graph the first step is reduced after backward, which the reducer leaves to its caller.
+  // With a static graph the first step is reduced after backward; the reducer leaves that to its caller.
   void delay_first_reduction() {
     if (num_steps_ == 0 || is_delayed_) return;
     is_delayed_ = true;

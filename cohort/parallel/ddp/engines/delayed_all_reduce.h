@@ -1,5 +1,5 @@
-/// DelayedAllReduce: parameters whose gradients are averaged together, at one moment of the backward pass that the user chooses,
-/// instead of bucket by bucket (delay_all_reduce_named_params of torch/nn/parallel/distributed.py).
+/// DelayedAllReduce: averages the gradients of some parameters together, at one moment of the backward pass that the user
+/// chooses, instead of bucket by bucket (delay_all_reduce_named_params of torch/nn/parallel/distributed.py).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,14 +13,14 @@ namespace cohort::ddp {
 
 class DelayedAllReduce {
  public:
-  /// The gradients are averaged when that of `hooked` is computed: all others must have been by then. The parameters become rank
-  /// 0's. Collective. Throws c10::ValueError for parameters of several dtypes or devices.
+  /// Averages the gradients when the gradient of `hooked` is computed: by then all others must have been computed. Broadcasts
+  /// rank 0's parameters. Collective. Throws c10::ValueError for parameters of several dtypes or devices.
   DelayedAllReduce(Group group, std::vector<at::Tensor> parameters, const at::Tensor& hooked);
   ~DelayedAllReduce();
   DelayedAllReduce(const DelayedAllReduce&) = delete;
   DelayedAllReduce& operator=(const DelayedAllReduce&) = delete;
 
-  /// Between forward and backward: gradients move into the common memory; those that are undefined are zeros there.
+  /// Between forward and backward: moves gradients into the common memory; undefined ones are zeros there.
   void prepare();
   void use_group(const Group& group) { group_ = group; }
 

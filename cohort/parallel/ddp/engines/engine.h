@@ -1,4 +1,4 @@
-/// GradientEngine: the interface behind ddp::Reducer. Two engines implement it (ddp::Engine); tests bring a third, the reference.
+/// GradientEngine: the interface behind ddp::Reducer. Two engines implement it (ddp::Engine); tests add a third, the reference.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,41 +22,41 @@ class GradientEngine {
   virtual ~GradientEngine() = default;
   virtual void prepare_forward() = 0;
   virtual void prepare(const std::vector<at::Tensor>& outputs) = 0;
-  /// If prepare() of the next step is to be given the outputs.
+  /// Whether prepare() of the next step needs the outputs.
   virtual bool needs_outputs() const = 0;
   virtual void finalize() = 0;
   virtual BucketPlan buckets() const = 0;
-  /// Those at construction, for an engine that notes times.
+  /// The buckets at construction, for an engine that notes times.
   virtual BucketPlan first_buckets() const { return {}; }
   virtual bool has_rebuilt_buckets() const = 0;
   virtual void register_comm_hook(CommHook hook) = 0;
   virtual void divide_by_live_ranks(const c10::intrusive_ptr<c10d::Work>& count, int num_live) = 0;
   virtual void shadow_step() = 0;
-  /// The end of the next backward pass waits for these too, and throws what they throw.
+  /// Makes the end of the next backward pass wait for these too, and throw what they throw.
   virtual void install_futures(const std::vector<CommHookFuture>& futures) = 0;
-  /// Forgets a step that was not finished. Gradients stay where they are.
+  /// Forgets an unfinished step. Gradients stay where they are.
   virtual void reset() = 0;
-  /// Reduces over `group` from now on; buckets are made anew. Collective over `group`. Requires reset().
+  /// Reduces over `group` from now on, and makes new buckets. Collective over `group`. Requires reset().
   virtual void update_process_group(const Group& group) = 0;
-  /// Gradients are no longer reduced, nor waited for.
+  /// Stops reducing gradients and waiting for them.
   virtual void remove_hooks() = 0;
-  /// `observer`, which must outlive the engine, is told of each step's reduction.
+  /// Reports each step's reduction to `observer`, which must outlive the engine.
   virtual void observe(ReductionObserver& observer) = 0;
 
-  /// Null for an engine that notes none.
+  /// Null for an engine that notes no times.
   virtual StepTimes* times() { return nullptr; }
-  /// Of the step before, for an engine that knows: parameters that were not used.
+  /// The unused parameters of the last step, for an engine that knows them.
   virtual std::vector<size_t> unused() const { return {}; }
-  /// prepare() has begun a step that no backward pass has ended yet. False for an engine that does not tell.
+  /// Whether prepare() has begun a step that no backward pass has ended yet. False for an engine that does not know.
   virtual bool is_expecting() const { return false; }
-  /// Why no further step can begin; empty: none has failed.
+  /// The reason why no further step can begin; empty if no step has failed.
   virtual std::string failure() const { return {}; }
 };
 
 std::unique_ptr<GradientEngine> make_overlap_engine(EngineInput input);
 std::unique_ptr<GradientEngine> make_c10d_engine(EngineInput input);
 
-/// For tests: makes the engine of reducers whose options name kEngineOfTests. Null until a test sets it.
+/// For tests: makes the engine for reducers whose options have kEngineOfTests. Null until a test sets it.
 using EngineMaker = std::unique_ptr<GradientEngine> (*)(EngineInput);
 COHORT_TEST_API extern EngineMaker make_engine_of_tests;
 inline constexpr auto kEngineOfTests = static_cast<Engine>(-1);

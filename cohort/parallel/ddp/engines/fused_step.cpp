@@ -15,7 +15,7 @@ using torch::optim::Optimizer;
 using torch::optim::OptimizerParamGroup;
 using ParameterList = std::vector<at::Tensor>;
 
-// Itself: a class derived from it may have a step of its own.
+// Whether the optimizer is of exactly one of these classes: a derived class may have a step of its own.
 template <class... Kinds>
 bool is_one_of(const Optimizer& optimizer) {
   return ((typeid(optimizer) == typeid(Kinds)) || ...);
@@ -27,10 +27,9 @@ optim::FusedUpdate FusedStep::update_of(const Optimizer& optimizer) {
   if (is_one_of<torch::optim::SGD, optim::SGD>(optimizer)) return optim::fused_sgd;
   if (is_one_of<torch::optim::Adam, optim::Adam>(optimizer)) return optim::fused_adam;
   if (is_one_of<torch::optim::AdamW, optim::AdamW>(optimizer)) return optim::fused_adamw;
-  TORCH_CHECK_TYPE(
-      false,
-      "[cohort] fuse_step takes torch::optim::SGD, Adam or AdamW, and this optimizer is another one. Call its step() "
-      "after backward instead.");
+  TORCH_CHECK_TYPE(false,
+                   "[cohort] fuse_step takes torch::optim::SGD, Adam or AdamW, not this optimizer. Call its step() "
+                   "after backward instead.");
 }
 
 FusedStep::FusedStep(Optimizer& optimizer, ParameterList parameters)
@@ -47,8 +46,8 @@ FusedStep::FusedStep(Optimizer& optimizer, ParameterList parameters)
     groups_.insert(*found);
   }
   TORCH_CHECK_VALUE(!groups_.empty(),
-                    "[cohort] fuse_step: the optimizer holds none of the parameters that are reduced. Make it "
-                    "from the parameters of the module that is wrapped.");
+                    "[cohort] fuse_step: the optimizer holds none of the reduced parameters. Make it from the "
+                    "parameters of the wrapped module.");
 }
 
 void FusedStep::on_bucket(const std::vector<size_t>& indices) {

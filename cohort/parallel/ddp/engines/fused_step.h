@@ -1,10 +1,11 @@
 /// FusedStep: the optimizer's step as a part of the reduction. At the end of backward each bucket's parameters are updated as
-/// soon as its average is there, while the gradients are in the processor's cache and later buckets are still reduced; then they
-/// are let go. What an optimizer of LibTorch does in ten passes over memory is done in one, by the kernels of Python's
-/// torch.optim.SGD, Adam and AdamW with fused=True; the numbers are theirs, which differ from LibTorch's own in rounding.
+/// soon as its average is there, while the gradients are in the processor's cache and later buckets are still being reduced; then
+/// the gradients are released. An optimizer of LibTorch makes ten passes over memory; this makes one, with the kernels of
+/// Python's torch.optim.SGD, Adam and AdamW with fused=True. The numbers are theirs, which differ from LibTorch's own in
+/// rounding.
 ///
-/// State lives where the optimizer keeps it, so it can be saved, loaded, and used by optimizer.step(); learning rates and other
-/// options are read at each step, so schedules work.
+/// State lives where the optimizer keeps it, so it can be saved, loaded, and used by optimizer.step(). Learning rates and other
+/// options are read at each step, so schedulers work.
 /// Thread-safety: none; runs in the thread that ends backward.
 #pragma once
 
@@ -27,11 +28,11 @@ namespace cohort::ddp {
 class COHORT_TEST_API FusedStep final : public ReductionObserver {
  public:
   /// `optimizer` must outlive this. Parameters that it does not hold keep their gradients and are not updated.
-  /// Throws c10::TypeError for an optimizer other than SGD, Adam and AdamW themselves, of torch::optim or cohort::optim;
-  /// c10::ValueError where it holds none of the parameters, or one of them has gaps in its memory.
+  /// Throws c10::TypeError unless the optimizer is SGD, Adam or AdamW itself, of torch::optim or cohort::optim, and
+  /// c10::ValueError if it holds none of the parameters, or one of them has gaps in its memory.
   FusedStep(torch::optim::Optimizer& optimizer, std::vector<at::Tensor> parameters);
 
-  /// Updates those of the parameters `indices` that have gradients, which are undefined afterwards.
+  /// Updates those of the parameters `indices` that have gradients; their gradients are undefined afterwards.
   void on_bucket(const std::vector<size_t>& indices) override;
 
  private:
@@ -40,7 +41,7 @@ class COHORT_TEST_API FusedStep final : public ReductionObserver {
   torch::optim::Optimizer& optimizer_;
   std::vector<at::Tensor> parameters_;
   optim::FusedUpdate update_;
-  std::unordered_map<const void*, size_t> groups_;  // of parameters, by their implementation
+  std::unordered_map<const void*, size_t> groups_;  // by parameter implementation
 };
 
 }  // namespace cohort::ddp

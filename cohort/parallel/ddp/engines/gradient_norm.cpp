@@ -15,7 +15,7 @@
 namespace cohort::ddp {
 namespace {
 
-// All elements in the order of memory.
+// Returns all elements in the order of memory.
 at::Tensor flat(const at::Tensor& gradient) {
   if (!gradient.is_non_overlapping_and_dense()) return gradient.reshape({-1});
   return gradient.as_strided({gradient.numel()}, {1});
@@ -28,7 +28,7 @@ GradientNorm::GradientNorm(Group group, std::vector<at::Tensor> parameters, doub
   TORCH_CHECK_VALUE(norm_type > 0, "[cohort] track_gradient_norm: norm_type must be positive, got ", norm_type);
 }
 
-// The elements of a bucket are dealt out in even pieces, in the order of the ranks.
+// Each rank takes an even share of a bucket's elements, in the order of the ranks.
 void GradientNorm::on_bucket(const std::vector<size_t>& indices) {
   const at::NoGradGuard no_grad;
   int64_t count = 0;
@@ -58,7 +58,7 @@ void GradientNorm::use_group(const Group& group) {
   value_.reset();
 }
 
-// Of the norms of all ranks' shares. A maximum of numbers may pass over one that is none, so these are counted apart.
+// Returns the norm over all ranks' shares. A maximum may ignore NaN, so NaNs are counted separately.
 at::Tensor GradientNorm::total(const at::Tensor& norm) const {
   const comm::CalledFor purpose(optim::kClipGradNorm);
   if (!std::isinf(norm_type_)) {

@@ -1,5 +1,5 @@
-/// GradientNorm: the total norm of the averaged gradients, found bucket by bucket while later buckets are still on their way. All
-/// ranks have the same gradients by then, so each looks at its share of them alone, and one number is added up at the end.
+/// GradientNorm: the total norm of the averaged gradients, computed bucket by bucket while later buckets are still on their way.
+/// By then all ranks have the same gradients, so each computes the norm of its share only, and one number is summed at the end.
 /// Thread-safety: none; runs in the thread that ends backward.
 #pragma once
 
@@ -21,11 +21,12 @@ class COHORT_TEST_API GradientNorm final : public ReductionObserver {
   void on_bucket(const std::vector<size_t>& indices) override;
   /// Collective.
   void on_end() override;
-  /// Another group, and nothing left of a step that has failed.
+  /// Uses another group, and forgets a step that has failed.
   void use_group(const Group& group);
-  /// Gradients may differ between ranks, as after a communication hook: each rank then has the norm of its own.
+  /// For gradients that may differ between ranks, such as after a communication hook: each rank then computes the norm of its
+  /// own.
   void look_at_all() { looks_at_all_ = true; }
-  /// Of the last step, as a tensor of no dimension. Throws c10::Error before the first one has ended.
+  /// The norm of the last step, as a 0-dimensional tensor. Throws c10::Error before the first step has ended.
   const at::Tensor& value() const;
 
  private:
@@ -35,7 +36,7 @@ class COHORT_TEST_API GradientNorm final : public ReductionObserver {
   std::vector<at::Tensor> parameters_;
   double norm_type_;
   bool looks_at_all_ = false;
-  std::vector<at::Tensor> norms_;  // of this rank's shares, in this step, on the first parameter's device
+  std::vector<at::Tensor> norms_;  // of this rank's shares in this step, on the first parameter's device
   at::Tensor value_;
 };
 

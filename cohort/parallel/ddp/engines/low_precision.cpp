@@ -32,7 +32,7 @@ LowPrecision::LowPrecision(const std::vector<at::Tensor>& parameters, const Mixe
     index_of_.emplace(parameter.unsafeGetTensorImpl(), entries_.size());
     entries_.push_back({parameter, parameter.scalar_type()});
     if (!parameter.requires_grad()) continue;
-    // Where outputs do not lead to the backward pass: in a type of the user's own, say.
+    // Outputs may not lead to the backward pass, for example in a type of the user's own.
     hooks_.push_back(parallel::add_gradient_hook(parameter, [this](const at::Tensor&) {
       has_gradients_ = true;
       restore_after_backward();
@@ -44,20 +44,20 @@ LowPrecision::~LowPrecision() { restore(); }
 
 void LowPrecision::lower() {
   const bool has_backward = at::GradMode::is_enabled();
-  const c10::InferenceMode no_inference(false);  // parameters must stay what backward can use
+  const c10::InferenceMode no_inference(false);  // backward must be able to use the parameters
   const at::NoGradGuard no_grad;
-  is_watching_ = false;  // a backward pass that threw has left it
+  is_watching_ = false;  // left by a backward pass that threw
   was_low_ = std::any_of(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.full.defined(); });
   for (auto& entry : entries_) {
     lower(entry);
-    auto& gradient = entry.parameter.mutable_grad();  // as autograd will add to it
+    auto& gradient = entry.parameter.mutable_grad();  // autograd will add to it
     if (has_backward && gradient.defined()) gradient = gradient.to(*precision_.param_dtype);
   }
 }
 
 void LowPrecision::lower(Entry& entry) const {
   auto& parameter = entry.parameter;
-  if (entry.full.defined()) {  // of a forward pass whose backward is yet to come: its graph goes on with these data
+  if (entry.full.defined()) {  // lowered by a forward pass whose backward is yet to come: its graph needs these data
     if (parameter._version() == entry.version) entry.low.copy_(entry.full);
     return;
   }
@@ -71,7 +71,8 @@ void LowPrecision::restore(Entry& entry) {
   const c10::InferenceMode no_inference(false);
   const at::NoGradGuard no_grad;
   if (entry.full.defined()) {
-    if (entry.parameter._version() != entry.version) entry.full.copy_(entry.parameter);  // somebody has written into it
+    if (entry.parameter._version() != entry.version)
+      entry.full.copy_(entry.parameter);  // the program has written into it
     entry.parameter.set_data(std::exchange(entry.full, {}));
     entry.low.reset();
   }
@@ -85,8 +86,8 @@ void LowPrecision::restore() {
   for (auto& entry : entries_) restore(entry);
 }
 
-// After whatever else waits for the end of backward: the engine may take gradients then, and takes low ones. A pass that brings
-// none, such as that of a gradient penalty, leaves the parameters to the pass that does.
+// Runs after everything else that waits for the end of backward: the engine may take gradients then, and needs low ones. A pass
+// that brings no gradients, such as that of a gradient penalty, leaves the parameters to the pass that does.
 void LowPrecision::restore_after_backward() {
   if (is_watching_.exchange(true)) return;
   auto& autograd = torch::autograd::Engine::get_default_engine();
@@ -99,7 +100,7 @@ void LowPrecision::restore_after_backward() {
   });
 }
 
-// At the outputs, so that the end is that of the whole pass: one within it, such as a checkpointed layer's, ends earlier.
+// Watches the outputs, to get the end of the whole pass: a pass within it, such as a checkpointed layer's, ends earlier.
 void LowPrecision::watch(const std::vector<at::Tensor>& outputs) {
   if (!at::GradMode::is_enabled()) {
     if (!was_low_) restore();

@@ -1,9 +1,9 @@
-/// LowPrecision: the parameters of a module in a narrower dtype while forward and backward run, and the communication hook that
-/// takes their gradients back. The mechanics of Options::mixed_precision; follows _root_copy_hook of
+/// LowPrecision: keeps a module's parameters in a narrower dtype while forward and backward run, with the communication hook that
+/// converts their gradients back. Implements Options::mixed_precision; follows _root_copy_hook of
 /// torch/nn/parallel/distributed.py and torch/distributed/algorithms/ddp_comm_hooks/mixed_precision_hooks.py.
 ///
-/// A parameter stays the same tensor: its data are exchanged (set_data), so optimizers and autograd keep what they hold. What a
-/// program writes into a parameter meanwhile is kept.
+/// A parameter stays the same tensor: its data are exchanged (set_data), so the references of optimizers and autograd stay valid.
+/// Values that a program writes into a parameter meanwhile are kept.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,19 +26,19 @@ void check_dtypes(const MixedPrecision& precision);
 /// Thread-safety: lower() and watch() as forward, reduce() as a communication hook.
 class LowPrecision {
  public:
-  /// Those of `parameters`, each listed once, that are floating-point, and of another dtype than precision.param_dtype. No
+  /// Takes those of `parameters`, each listed once, that are floating-point and have another dtype than precision.param_dtype. No
   /// effect until lower().
   LowPrecision(const std::vector<at::Tensor>& parameters, const MixedPrecision& precision);
   ~LowPrecision();
   LowPrecision(const LowPrecision&) = delete;
   LowPrecision& operator=(const LowPrecision&) = delete;
 
-  /// Before forward: parameters become low, and where autograd is on, the gradients they have.
+  /// Before forward: lowers the parameters and, if autograd is on, their present gradients.
   void lower();
-  /// After forward: the end of the backward pass from `outputs` that brings gradients restores the parameters; where autograd is
-  /// off, this does, unless they were low before.
+  /// After forward: lets the end of the backward pass from `outputs` that brings gradients restore the parameters. If autograd is
+  /// off, restores them itself, unless they were low before.
   void watch(const std::vector<at::Tensor>& outputs);
-  /// Gives parameters and gradients their own dtype back. Not while forward or backward runs.
+  /// Restores the dtype of parameters and gradients. Not while forward or backward runs.
   void restore();
   /// The communication hook: averages in the dtype of the reduction, and restores the bucket's parameters.
   CommHookFuture reduce(const Group& group, GradBucket& bucket);
@@ -47,9 +47,9 @@ class LowPrecision {
   struct Entry {
     at::Tensor parameter;
     at::ScalarType dtype;
-    at::Tensor full = {};  // its data; undefined while it has them itself
+    at::Tensor full = {};  // its data; undefined while the parameter itself has them
     at::Tensor low = {};
-    uint32_t version = 0;  // of the parameter when it was lowered
+    uint32_t version = 0;  // the parameter's, when it was lowered
   };
 
   void lower(Entry& entry) const;

@@ -42,7 +42,7 @@ OverlapEngine::~OverlapEngine() {
   try {
     buckets_.abandon_gradients();
   } catch (const std::exception& error) {
-    base::log_warning("gradients of a step that was not finished could not be copied: " + comm::text_of(error));
+    base::log_warning("could not copy the gradients of an unfinished step: " + comm::text_of(error));
   }
 }
 
@@ -66,14 +66,13 @@ void OverlapEngine::reset() {
 void OverlapEngine::update_process_group(const Group& group) {
   input_.options.process_group = group;
   reduction_.use_group();
-  install_buckets(input_.first_plan);  // which ranks have that were lost in the middle of an agreement, too
+  install_buckets(input_.first_plan);  // even if some ranks were lost during an agreement and others have new buckets
 }
 
 void OverlapEngine::register_comm_hook(CommHook hook) {
   TORCH_CHECK(!step_.is_unfinished(),
-              "[cohort] register_comm_hook cannot be called while backward runs, or after one that is not finished: "
-              "buckets have "
-              "gradients already. Register the communication hook before backward().");
+              "[cohort] register_comm_hook cannot be called while backward runs, or after an unfinished one: buckets "
+              "have gradients already. Register the communication hook before backward().");
   const bool lack_buckets = !reduction_.needs_buckets();
   reduction_.set_hook(std::move(hook));
   if (lack_buckets || buckets_.has_in_place()) install_buckets(buckets_.plan());
@@ -85,7 +84,7 @@ void OverlapEngine::check_prior_step_finished() const {
   TORCH_CHECK(step_.failure().empty(), failed_before_message(input_.reader, step_.failure()));
   if (!step_.is_unfinished()) return;
   throw_unfinished(input_.options, input_.reader,
-                   "prepare() cannot begin a step, because the one before is not finished", buckets_.ready_flags());
+                   "prepare() cannot begin a step, because the step before is not finished", buckets_.ready_flags());
 }
 
 void OverlapEngine::prepare_forward() {
@@ -111,8 +110,8 @@ void OverlapEngine::prepare(const std::vector<at::Tensor>& outputs) {
   unused_.prepare(outputs);
 }
 
-// The end of the backward pass that begins at one of the outputs. A pass within it, such as a checkpointed layer's, may be the
-// first to bring a gradient, and ends earlier.
+// Waits for the end of the backward pass that begins at one of the outputs. A pass within it, such as a checkpointed layer's, may
+// bring the first gradient, and ends earlier.
 void OverlapEngine::watch(const std::vector<at::Tensor>& outputs) {
   for (const auto& output : outputs) {
     if (!output.requires_grad() || output.is_leaf()) continue;
@@ -124,7 +123,7 @@ void OverlapEngine::watch(const std::vector<at::Tensor>& outputs) {
   }
 }
 
-// ---- gradients come
+// ---- gradients arrive
 
 ExtraGradient OverlapEngine::extra_gradient(size_t index) const {
   const auto& group = input_.options.process_group;
@@ -134,7 +133,7 @@ ExtraGradient OverlapEngine::extra_gradient(size_t index) const {
 
 void OverlapEngine::on_gradient(size_t index) {
   if (at::GradMode::is_enabled()) comm::warn_once_per_job(create_graph_message());
-  Replaced replaced;  // destroyed after the lock has gone
+  Replaced replaced;  // destroyed after the lock is released
   std::unique_lock lock(mutex_);
   unused_.note_use(index);
   if (!step_.is_expecting()) return;
@@ -177,7 +176,7 @@ void OverlapEngine::fill_slot(size_t index, BucketSet::Place place, bool is_used
   const auto& parameter = input_.parameters[index];
   auto& bucket = buckets_[place.bucket];
   const c10::OptionalStreamGuard guard(is_used ? std::nullopt : caller_streams_.on(parameter.device()));
-  used_in_current_stream(parameter.grad());  // which the bucket replaces
+  used_in_current_stream(parameter.grad());  // the bucket replaces it
   if (!is_used) unused_.save(index);
   if (!reduction_.takes_all(bucket)) {
     let_go(bucket.take(place.slot, parameter, reduction_.divisor(), reduction_.averaging()));
@@ -280,11 +279,11 @@ void OverlapEngine::finish_first_static_step() {
   for (size_t i = 0; i < input_.parameters.size(); ++i) mark_ready(i, graph_.is_used(i));
   finish_buckets();
   graph_.end_learning();
-  // The others have had an order since a step that was shadowed here.
+  // The others have had an order since a step in which this rank had no data.
   if (!shares) order_.note_any_order();
 }
 
-// After gradients were marked outside of on_gradient().
+// Called after gradients were marked outside on_gradient().
 void OverlapEngine::finish_buckets() {
   if (reduction_.has_hook()) {
     std::unique_lock lock(mutex_);
@@ -327,7 +326,7 @@ void OverlapEngine::reduce_at_end(size_t number) {
   times_.finished(number);  // this thread has reduced it
 }
 
-// What tells which gradients are nobody's comes after all buckets.
+// The counts that tell which gradients no rank has come after all buckets.
 void OverlapEngine::reduce_rest() {
   for (size_t i = 0; i < buckets_.size(); ++i) reduce_at_end(i);
   reduce_use_counts();
@@ -346,12 +345,12 @@ void OverlapEngine::hand_out_gradients() {
   if (reduction_.runs_in_caller() && unused_.is_searched()) reduce_rest();
   for (size_t i = 0; i < buckets_.size(); ++i) {
     auto& bucket = buckets_[i];
-    reduce_at_end(i);  // one after the other: who reads the gradients finds them in the cache
+    reduce_at_end(i);  // one after the other: readers of the gradients find them in the cache
     await_reduction(bucket);
     if (!is_skipped(bucket)) times_.finished(i);
     if (bucket.is_sparse()) continue;
     used_in_current_stream(bucket.contents());
-    used_in_current_stream(bucket.gradients());  // by whoever reads them
+    used_in_current_stream(bucket.gradients());  // by its readers
     std::vector<size_t> given;
     for (size_t slot = 0; slot < bucket.indices().size(); ++slot) {
       const auto index = bucket.indices()[slot];
@@ -367,7 +366,7 @@ void OverlapEngine::hand_out_gradients() {
   unused_.restore();
 }
 
-// Of gradients that stay where autograd has put them.
+// Reports gradients that stay where autograd has put them.
 void OverlapEngine::tell_observer() {
   for (const auto& bucket : buckets_) {
     std::vector<size_t> given;
@@ -377,7 +376,7 @@ void OverlapEngine::tell_observer() {
   }
 }
 
-// ---- the other ranks' step, by a rank without data: the same operations in the same order
+// ---- the other ranks' step, on a rank without data: the same operations in the same order
 
 void OverlapEngine::shadow_step() {
   unused_.forget_uses();

@@ -6,21 +6,21 @@
 ///   finish            after the last bucket: waits for the reductions and hands the results out
 ///
 /// The rules are objects of their own: step_state.h (the phase of a step), bucket_set.h (where gradients live), ready_order.h
-/// (when buckets are rebuilt), bucket_reduction.h (by what, and when), unused_parameters.h, static_graph.h.
+/// (when buckets are rebuilt), bucket_reduction.h (with which operation, and when), unused_parameters.h, static_graph.h.
 ///
-/// [Note: unused parameters] A parameter unused on this rank contributes its present gradient, or zeros. Which parameters
-/// every rank left unused is known from the reduced use counts; those keep the gradient they had, bit for bit.
+/// [Note: unused parameters] A parameter unused on this rank contributes its present gradient, or zeros. The reduced use counts
+/// tell which parameters no rank has used; those keep their gradient, bit for bit.
 ///
-/// [Note: streams] On accelerators a hook runs in the stream of its parameter's forward function, so that a bucket may be filled
-/// in several streams, and launched by a hook in yet another: it is reduced in the stream that filled it last, after the others.
-/// What no hook brings, the gradients of unused parameters, is saved and zeroed in the caller's streams of prepare(): the
-/// optimizer's last step may still be pending there, and whichever hook comes first runs elsewhere.
+/// [Note: streams] On accelerators a hook runs in the stream of its parameter's forward function. So a bucket may be filled in
+/// several streams, and launched by a hook in yet another: it is reduced in the stream that filled it last, after the others. The
+/// gradients of unused parameters, which no hook brings, are saved and zeroed in the caller's streams of prepare(): the
+/// optimizer's last step may still be pending there, and the first hook runs elsewhere.
 ///
-/// [Note: in place] Large gradients stay where autograd has put them on hosts that are one memory, see in_place.h; a bucket is
-/// then reduced in several parts, by one operation.
+/// [Note: in place] On hosts whose ranks share memory large gradients stay where autograd has put them, see in_place.h; one
+/// operation then reduces the several parts of a bucket.
 ///
-/// [Note: communication hook] It is foreign code: it runs without the lock, in one thread at a time, so that it is given the
-/// buckets in order. A thread that fills a bucket meanwhile leaves it to the one that is in the hook.
+/// [Note: communication hook] A hook is foreign code: it runs without the lock, in one thread at a time, so that it gets the
+/// buckets in order. A thread that fills a bucket meanwhile leaves it to the thread that is in the hook.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -117,7 +117,7 @@ class OverlapEngine final : public GradientEngine {
   UnusedParameters unused_;
   StaticGraph graph_;
   ReductionObserver* observer_ = nullptr;
-  std::vector<CommHookFuture> futures_;  // to be waited for at the end of backward
+  std::vector<CommHookFuture> futures_;  // backward waits for them at its end
 
   std::mutex mutex_;  // autograd has one thread per device
   StepState step_;
@@ -127,7 +127,7 @@ class OverlapEngine final : public GradientEngine {
   StepTimes times_;
 
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  std::vector<parallel::GradientHook> hooks_;  // last: removed first; none after remove_hooks()
+  std::vector<parallel::GradientHook> hooks_;  // last: removed first; empty after remove_hooks()
 };
 
 }  // namespace cohort::ddp

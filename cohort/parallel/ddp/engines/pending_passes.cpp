@@ -14,7 +14,7 @@ namespace {
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// Another smart pointer in each release of LibTorch.
+// LibTorch's releases have different smart pointers.
 template <class T>
 std::weak_ptr<T> weak_of(const std::shared_ptr<T>& pointer) {
   return pointer;
@@ -35,7 +35,7 @@ struct PendingPasses::End {
 };
 
 struct PendingPasses::Pass {
-  std::vector<WeakNode> ends;  // which made the outputs
+  std::vector<WeakNode> ends;  // the nodes that made the outputs
   bool is_averaged = false;
   bool is_watched = false;
   Flag is_reached = std::make_shared<std::atomic<bool>>(false);
@@ -47,7 +47,7 @@ struct PendingPasses::Pass {
 
 namespace {
 
-// Whatever else waits for the end has been called by then: it was queued before that.
+// Everything else that waits for the end was queued before, and so is called before.
 template <class End>
 void call_at_end(const std::shared_ptr<End>& end) {
   if (end->is_awaited.exchange(true)) return;
@@ -88,7 +88,7 @@ PendingPasses::PendingPasses(std::function<void()> at_end) : end_(std::make_shar
 PendingPasses::~PendingPasses() = default;
 
 void PendingPasses::add(const std::vector<at::Tensor>& outputs, bool is_averaged, bool has_reduced) {
-  end_->is_awaited = false;  // a backward pass that threw has left it
+  end_->is_awaited = false;  // left by a backward pass that threw
   if (has_reduced && passes_.size() == 1 && passes_.front().is_averaged && !passes_.front().is_watched) passes_.clear();
   finish(/*has_reduced=*/true);
   Pass pass;

@@ -55,7 +55,7 @@ void StepTimes::finished(size_t bucket) {
   auto& times = buckets_[bucket];
   if (times.finished != 0) return;
   times.finished = now();
-  // Buckets are waited for one after the other: the time before the one ahead was there is that one's.
+  // Buckets are awaited one after the other: the time until the bucket before it was finished counts for that bucket.
   times.exposed = std::max<int64_t>(0, times.finished - std::max({step_.compute_end, step_.comm_end, times.launched}));
   step_.comm_end = times.finished;
 }

@@ -1,10 +1,10 @@
-/// StepTimes: where the time of DDP's steps goes. The engine notes when things happen; reading a clock is all that costs.
+/// StepTimes: the times of DDP's steps. The engine notes when things happen; the cost is reading a clock.
 ///
 /// A step begins with its forward pass. A bucket is ready when its last gradient is in it, launched when its reduction begins,
 /// and finished when the thread that waits at the end of backward has the result. Its wire time is from launch to finish; its
-/// exposed time is the part of that during which backward had nothing left to compute. On accelerators these are the host's
-/// times: of what it puts into streams, not of what runs there.
-/// Thread-safety: none; the engine's lock.
+/// exposed time is the part of the wire time during which backward had nothing left to compute. On accelerators these are the
+/// host's times: of putting work into streams, not of running it.
+/// Thread-safety: none; the engine's lock protects it.
 #pragma once
 
 #include <chrono>
@@ -20,15 +20,15 @@ class COHORT_TEST_API StepTimes {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Nanoseconds; all but the first since the forward pass began. Follows the performance statistics of
+  /// Nanoseconds; all but the first are since the begin of the forward pass. Follows the performance statistics of
   /// torch/csrc/distributed/c10d/logger.cpp.
   struct Step {
     int64_t forward_begin = 0;   ///< since the epoch
-    int64_t backward_begin = 0;  ///< the first gradient is there
+    int64_t backward_begin = 0;  ///< the first gradient has arrived
     int64_t compute_end = 0;     ///< the last bucket is ready
     int64_t comm_begin = 0;      ///< the first bucket is launched
-    int64_t comm_end = 0;        ///< the last one is finished
-    int64_t overlap = 0;         ///< of reductions and backward
+    int64_t comm_end = 0;        ///< the last bucket is finished
+    int64_t overlap = 0;         ///< of reductions with backward
   };
   struct Bucket {
     int64_t ready = 0;
@@ -37,29 +37,29 @@ class COHORT_TEST_API StepTimes {
     int64_t exposed = 0;
   };
 
-  /// Steps 1 to 10 are noted, and then each whose number `rate` divides; 100 unless set.
+  /// Notes steps 1 to 10, and then each step whose number `rate` divides; the default is 100.
   void set_sample_rate(int64_t rate) { sample_rate_ = rate; }
-  /// Sums per bucket begin anew, as buckets are others now.
+  /// Restarts the sums per bucket, for new buckets.
   void set_buckets(size_t count);
 
   void begin_forward();
-  /// Of a step whose gradients are reduced, after its forward pass.
+  /// Begins a step whose gradients are reduced, after its forward pass.
   void begin_step();
-  void gradient(size_t parameter);  ///< has come
+  void gradient(size_t parameter);  ///< has arrived
   void ready(size_t bucket);
   void launched(size_t bucket);
   void finished(size_t bucket);  ///< the first call counts
   void end_step();
 
   int64_t num_steps() const { return num_steps_; }
-  /// Of the steps noted: how many, the last of them and its number (from 1), their sum, and the order in which gradients came in
-  /// the last.
+  /// About the noted steps: their number, the last of them and its number (from 1), their sum, and the order in which gradients
+  /// arrived in the last one.
   int64_t num_noted() const { return num_noted_; }
   int64_t last_number() const { return last_number_; }
   const Step& last() const { return last_; }
   const Step& sum() const { return sum_; }
   const std::vector<size_t>& gradient_order() const { return last_order_; }
-  /// Of the steps noted since set_buckets(): how many, and their sum.
+  /// About the steps noted since set_buckets(): their number and their sum.
   int64_t num_noted_of_buckets() const { return num_noted_of_buckets_; }
   const std::vector<Bucket>& bucket_sums() const { return bucket_sums_; }
 
@@ -67,7 +67,7 @@ class COHORT_TEST_API StepTimes {
   int64_t now() const { return (Clock::now() - forward_begin_) / std::chrono::nanoseconds(1); }
 
   int64_t sample_rate_ = 100;
-  int64_t num_steps_ = 0;  // that have begun
+  int64_t num_steps_ = 0;  // begun so far
   bool is_noted_ = false;
   Clock::time_point forward_begin_;
   Step step_;

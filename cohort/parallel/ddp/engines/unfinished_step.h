@@ -1,4 +1,4 @@
-/// The error of a step that ends, or is followed by another one, before every parameter has got its gradient.
+/// The error of a step that ends, or is followed by another one, before every parameter has its gradient.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace cohort::ddp {
 
-/// `what`: what cannot be done now; see UnfinishedReduction. `is_ready`: a flag per parameter.
+/// `what`: the action that is impossible now; see UnfinishedReduction. `is_ready`: a flag per parameter.
 [[noreturn]] COHORT_TEST_API void throw_unfinished(const ReducerOptions& options, Reader reader, const char* what,
                                                    const std::vector<char>& is_ready);
 

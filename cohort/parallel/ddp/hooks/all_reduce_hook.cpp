@@ -8,8 +8,7 @@ namespace cohort::ddp {
 
 Group group_of_hook(const Group& group) {
   auto result = group ? group : default_group();
-  TORCH_CHECK_VALUE(is_member(result),
-                    "[cohort] a communication hook's process group must hold this rank, which is not a member of it");
+  TORCH_CHECK_VALUE(is_member(result), "[cohort] this rank is not a member of the communication hook's process group");
   return result;
 }
 

@@ -9,7 +9,7 @@
 namespace cohort::ddp {
 namespace {
 
-// Into the buffer that is there, so that no third copy of the bucket is needed.
+// Copies into the existing buffer, so that no third copy of the bucket is needed.
 CommHookFuture copied_into(const at::Tensor& buffer, const CommHookFuture& future) {
   return future->then(
       [buffer](c10::ivalue::Future& done) {

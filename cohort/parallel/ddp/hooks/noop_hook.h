@@ -1,5 +1,5 @@
-/// A hook that exchanges nothing (torch/distributed/algorithms/ddp_comm_hooks/debugging_hooks.py): the time of a step with it
-/// is what a step would take if communication cost nothing. The ranks' models drift apart, so never train with it.
+/// A hook that exchanges nothing (torch/distributed/algorithms/ddp_comm_hooks/debugging_hooks.py): with it a step takes the time
+/// that it would take if communication cost nothing. The ranks' models drift apart, so never train with it.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 namespace cohort::ddp {
 namespace {
 
-constexpr int64_t kFewColumns = 2;  // where Gram and Schmidt are faster than QR
+constexpr int64_t kFewColumns = 2;  // up to this many Gram-Schmidt is faster than QR
 
 void by_gram_schmidt(const at::Tensor& matrices, double epsilon) {
   const auto num_columns = matrices.size(2);

@@ -1,5 +1,5 @@
-/// Post-local SGD (torch/distributed/algorithms/ddp_comm_hooks/post_localSGD_hook.py): gradients are averaged over all ranks for
-/// some iterations, and then over a subgroup only, or not at all; the models are then averaged now and then by the program.
+/// Post-local SGD (torch/distributed/algorithms/ddp_comm_hooks/post_localSGD_hook.py): averages gradients over all ranks for some
+/// iterations, and then only over a subgroup, or not at all; the program then averages the models from time to time.
 /// Paper: Lin et al., "Don't Use Large Mini-Batches, Use Local SGD", ICLR 2020.
 #pragma once
 
@@ -13,13 +13,13 @@
 namespace cohort::ddp {
 
 struct PostLocalSGDOptions {
-  /// Averages gradients in the first iterations. Null: the default group.
+  /// Averages gradients in the first iterations. If null, the default group.
   Group process_group = {};
-  /// Averages them afterwards. Null: new_subgroups(), which needs CUDA.
+  /// Averages gradients afterwards. If null, new_subgroups(), which needs CUDA.
   Group subgroup = {};
   /// Number of iterations with `process_group`.
   int64_t start_local_sgd_iter = 0;
-  /// False: each rank keeps its own gradients afterwards.
+  /// If false, each rank keeps its own gradients afterwards.
   bool post_local_gradient_allreduce = true;
 };
 
@@ -28,7 +28,7 @@ class COHORT_API PostLocalSGDState {
   explicit PostLocalSGDState(PostLocalSGDOptions options);
 
   const PostLocalSGDOptions& options() const { return options_; }
-  /// Iterations done while gradients were averaged over all ranks.
+  /// The number of iterations done while gradients were averaged over all ranks.
   int64_t iter() const { return iter_; }
 
  private:

@@ -37,7 +37,7 @@ class PowerSGDStep {
   at::Tensor run();
 
  private:
-  // Gradients of one shape, or a single one, with their factors.
+  // Gradients of one shape, or a single gradient, with their factors.
   struct Factored {
     std::vector<at::Tensor> originals;
     at::Tensor matrices;  // [gradients, rows, columns]
@@ -128,7 +128,7 @@ void PowerSGDStep::divide_gradients() {
   group_by_shape(matrices);
 }
 
-// Shapes in the order in which they first occur, as in Python.
+// Keeps shapes in the order in which they first occur, as in Python.
 void PowerSGDStep::group_by_shape(const std::vector<at::Tensor>& matrices) {
   std::vector<std::vector<at::Tensor>> shapes;
   for (const auto& matrix : matrices) {

@@ -1,8 +1,8 @@
-/// What a PowerSGD hook keeps from step to step (PowerSGDState in torch/distributed/algorithms/ddp_comm_hooks/
-/// powerSGD_hook.py).
+/// The state that a PowerSGD hook keeps from step to step (PowerSGDState in
+/// torch/distributed/algorithms/ddp_comm_hooks/powerSGD_hook.py).
 ///
-/// The state belongs to one rank: after a restart every rank needs its own back, `torch::save(*state, path_of_rank)` and
-/// `torch::load(*state, path_of_rank)`, or training goes on without the errors that the compression has left.
+/// The state belongs to one rank. After a restart every rank must load its own: `torch::save(*state, path_of_rank)` and
+/// `torch::load(*state, path_of_rank)`. Otherwise training continues without the error feedback collected so far.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,21 +24,21 @@ class OutputArchive;
 namespace cohort::ddp {
 
 struct PowerSGDOptions {
-  /// Null: the default group.
+  /// If null, the default group.
   Group process_group = {};
-  /// Columns of the matrices that travel in place of a gradient: more of them approximate it better, and are more bytes.
+  /// Columns of the matrices that are sent in place of a gradient: more columns approximate it better and take more bytes.
   int64_t matrix_approximation_rank = 1;
   /// Number of iterations at the beginning whose gradients are all-reduced uncompressed.
   int64_t start_power_sgd_iter = 1000;
-  /// A gradient is compressed only if that saves more than this factor.
+  /// Compresses a gradient only if that reduces its size by more than this factor.
   double min_compression_rate = 2;
-  /// Adds what the compression has lost to the gradient of the next step.
+  /// Adds the compression error to the gradient of the next step.
   bool use_error_feedback = true;
-  /// Begins each step with the matrices of the one before, instead of random ones.
+  /// Begins each step with the matrices of the step before, instead of random ones.
   bool warm_start = true;
   /// See orthogonalize().
   double orthogonalization_epsilon = 0;
-  /// Of the random matrices; the same on all ranks.
+  /// Seed of the random matrices; the same on all ranks.
   uint32_t random_seed = 0;
   /// Iterations between two reports of the compression in the log (COHORT_LOG_LEVEL=info).
   int64_t compression_stats_logging_frequency = 10000;
@@ -54,20 +54,20 @@ struct CompressionStats {
 
 class COHORT_API PowerSGDState {
  public:
-  /// Throws c10::ValueError for start_power_sgd_iter <= 1 with error feedback or warm start: buckets are rearranged after the
-  /// first iteration, and what is kept of one would not fit any more.
+  /// Throws c10::ValueError for start_power_sgd_iter <= 1 with error feedback or warm start: buckets are rebuilt after the first
+  /// iteration, and state kept for an old bucket would not fit any more.
   explicit PowerSGDState(PowerSGDOptions options = {});
 
   const PowerSGDOptions& options() const { return options_; }
-  /// Iterations done.
+  /// The number of iterations done.
   int64_t iter() const { return iter_; }
-  /// Since the beginning.
+  /// Since the first iteration.
   CompressionStats compression_stats() const;
 
-  /// All but the process group, as in PyTorch.
+  /// Saves everything but the process group, as in PyTorch.
   void save(torch::serialize::OutputArchive& archive) const;
-  /// Options included; the process group stays as it is. Throws c10::Error for an archive that has no such state; the state is
-  /// then unchanged.
+  /// Loads everything, options included; the process group stays as it is. Throws c10::Error for an archive without such a state;
+  /// this state is then unchanged.
   void load(torch::serialize::InputArchive& archive);
 
  private:
@@ -79,7 +79,7 @@ class COHORT_API PowerSGDState {
   bool compresses() const { return iter_ >= options_.start_power_sgd_iter; }
   void count(const GradBucket& bucket);
   void report(const GradBucket& bucket);
-  /// A seed for the random matrices of one bucket, as numpy's RandomState(random_seed).randint(1_000_000_000) draws it.
+  /// Draws a seed for the random matrices of one bucket, as numpy's RandomState(random_seed).randint(1_000_000_000) does.
   uint64_t draw_seed();
 
   PowerSGDOptions options_;

@@ -24,7 +24,7 @@ TensorList gather_from_all(const at::Tensor& mine, const Group& group) {
 // Row 0: scales; row 1: zero points. `low`, `high`: smallest and largest element of each channel.
 at::Tensor scales_and_zero_points(at::Tensor low, at::Tensor high) {
   TORCH_CHECK((low <= high).all().item<bool>(), "min ", low, " should be less than max ", high,
-              ". A communication hook cannot quantise gradients that are not numbers");
+              ". A communication hook cannot quantize gradients that are NaN");
   low = at::minimum(low, at::zeros_like(low));
   high = at::maximum(high, at::zeros_like(high));
   auto scale = (high - low) / kLargest;
@@ -35,7 +35,7 @@ at::Tensor scales_and_zero_points(at::Tensor low, at::Tensor high) {
 
 // `values`: a row for each channel; `scaling`: as scales_and_zero_points gives it.
 at::Tensor quantize(const at::Tensor& values, const at::Tensor& scaling) {
-  const auto in_dtype = scaling.to(values.scalar_type()).unsqueeze(2);  // as a number beside a tensor is, in Python
+  const auto in_dtype = scaling.to(values.scalar_type()).unsqueeze(2);  // as in Python for a number beside a tensor
   return at::clamp(at::round(values / in_dtype[0]) + in_dtype[1], 0, kLargest).to(at::kByte);
 }
 
@@ -58,14 +58,14 @@ at::Tensor average_of_channels(const at::Tensor& channels, const Group& group) {
 CommHookFuture quantization_pertensor_hook(const Group& group, GradBucket& bucket) {
   const at::NoGradGuard no_grad;
   const auto& buffer = bucket.buffer();
-  if (buffer.numel() == 0) return completed_future(buffer);  // it has no largest number
+  if (buffer.numel() == 0) return completed_future(buffer);  // it has no maximum
   return completed_future(average_of_channels(buffer.unsqueeze(0), group_of_hook(group)).flatten());
 }
 
 CommHookFuture quantization_perchannel_hook_of_size(const Group& group, GradBucket& bucket, int64_t bucket_size) {
   const at::NoGradGuard no_grad;
   const auto& buffer = bucket.buffer();
-  // A full channel of padding where the sizes fit, as Python's: the bytes on the wire are the same.
+  // Adds a full channel of padding even if the sizes fit, as Python does: the bytes on the wire are the same.
   const auto padding = bucket_size - buffer.numel() % bucket_size;
   const auto channels = at::constant_pad_nd(buffer, {0, padding}).view({-1, bucket_size});
   return completed_future(average_of_channels(channels, group_of_hook(group)).flatten().narrow(0, 0, buffer.numel()));

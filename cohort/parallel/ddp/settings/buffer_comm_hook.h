@@ -1,4 +1,4 @@
-/// A hook that synchronises a module's buffers in place of the broadcast from rank 0 (_register_buffer_comm_hook of
+/// A hook that synchronizes a module's buffers instead of the broadcast from rank 0 (_register_buffer_comm_hook of
 /// torch/nn/parallel/distributed.py).
 ///
 ///     auto average = [](const cohort::Group& group, const cohort::ddp::NamedBuffers& buffers) {
@@ -7,8 +7,8 @@
 ///     };
 ///     ddp->register_buffer_comm_hook(cohort::default_group(), average);
 ///
-/// It is called with its state and all buffers that DDP looks after, on every rank, in the first forward pass, and in each that
-/// follows an exchange of gradients. The futures that it gives are waited for at the end of that step's backward pass.
+/// DDP calls it with its state and all buffers that DDP synchronizes, on every rank, in the first forward pass and in each
+/// forward pass after an exchange of gradients. The end of that step's backward pass waits for the futures that it returns.
 #pragma once
 
 #include <ATen/core/Tensor.h>

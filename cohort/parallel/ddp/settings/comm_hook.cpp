@@ -47,7 +47,7 @@ at::Tensor result_of(const CommHookFuture& future) {
 
 void wait_for_all(std::vector<CommHookFuture>& futures) {
   if (futures.empty()) return;
-  const auto waited_for = std::exchange(futures, {});  // destroyed with the host's lock held
+  const auto waited_for = std::exchange(futures, {});  // destroyed while the host program's lock is held
   const comm::HostUnlocked unlocked;
   for (const auto& future : waited_for) future->waitAndThrow();
 }

@@ -1,4 +1,4 @@
-/// Communication hooks: a function of the user's that reduces a bucket of gradients in place of the all-reduce.
+/// Communication hooks: functions of the user that reduce a bucket of gradients instead of the all-reduce.
 ///
 ///     auto halves = [](cohort::Group& group, cohort::ddp::GradBucket& bucket) {
 ///       bucket.buffer().mul_(0.5);
@@ -6,9 +6,9 @@
 ///     };
 ///     ddp->register_comm_hook(cohort::default_group(), halves);
 ///
-/// The contract is that of DistributedDataParallel.register_comm_hook (torch/nn/parallel/distributed.py): the hook is called
-/// once per bucket and step, in the order of the buckets, on every rank; gradients have not been divided by the number of ranks;
-/// the value of the future, a tensor of as many elements as the buffer (or a list that begins with one), replaces the bucket,
+/// The contract is that of DistributedDataParallel.register_comm_hook (torch/nn/parallel/distributed.py). The hook is called once
+/// per bucket and step, in the order of the buckets, on every rank. Gradients have not been divided by the number of ranks. The
+/// value of the future, a tensor of as many elements as the buffer (or a list that begins with one), replaces the bucket,
 /// converted to its dtype. The future may complete in any thread, any time before the end of backward, which waits for it.
 /// Ready-made hooks: parallel/ddp/hooks/.
 ///
@@ -36,10 +36,10 @@ using CommHook = std::function<CommHookFuture(GradBucket&)>;
 /// PyTorch's c10d::BuiltinCommHookType.
 enum class BuiltinCommHookType : uint8_t { kAllReduce, kFp16Compress };
 
-/// A future that has `value` already, for hooks that communicate nothing, or not asynchronously.
+/// Returns a future that already has `value`, for hooks that communicate nothing, or not asynchronously.
 COHORT_API CommHookFuture completed_future(const at::Tensor& value);
 
-/// The tensor of a future's value: the value itself, or the first of a list, as Work::getFuture() gives it.
+/// Returns the tensor of a future's value: the value itself, or the first of a list, as Work::getFuture() gives it.
 /// Throws c10::Error for anything else (PyTorch's text).
 COHORT_API at::Tensor tensor_of(const c10::IValue& value);
 

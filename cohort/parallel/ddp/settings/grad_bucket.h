@@ -1,4 +1,4 @@
-/// GradBucket: what a communication hook sees of one bucket of gradients. Follows c10d::GradBucket
+/// GradBucket: one bucket of gradients, as a communication hook sees it. Follows c10d::GradBucket
 /// (torch/csrc/distributed/c10d/comm.hpp).
 #pragma once
 
@@ -11,24 +11,24 @@
 
 namespace cohort::ddp {
 
-/// Copies share the tensors, so that a hook may keep one until its future completes. Thread-safety: none of its own.
+/// Copies share the tensors, so a hook may keep one until its future completes. Thread-safety: none of its own.
 class COHORT_API GradBucket {
  public:
   /// `buffer`: the gradients of `parameters` one after the other, flat; or the sparse gradient of a single parameter.
   GradBucket(size_t index, size_t num_buckets, const at::Tensor& buffer, std::vector<at::Tensor> parameters);
 
-  /// Place in the order in which buckets are reduced; the first is 0.
+  /// The place in the order in which buckets are reduced, from 0.
   size_t index() const { return index_; }
-  /// The last bucket of the step.
+  /// Whether this is the last bucket of the step.
   bool is_last() const { return index_ + 1 == num_buckets_; }
-  /// One-dimensional, not divided by the number of ranks. Hooks may write into it. Of complex gradients it is the real view: two
-  /// numbers for each element, as in PyTorch.
+  /// The one-dimensional buffer, not divided by the number of ranks. Hooks may write into it. For complex gradients it is the
+  /// real view: two numbers for each element, as in PyTorch.
   const at::Tensor& buffer() const { return buffer_; }
-  /// Exchanges the tensor that buffer() and gradients() show, for the hooks that are called with this object; what is reduced
-  /// in the end is the value of the hook's future.
+  /// Replaces the tensor that buffer() and gradients() show, for the hooks that are called with this object; the final result is
+  /// the value of the hook's future.
   void set_buffer(at::Tensor buffer) { buffer_ = std::move(buffer); }
-  /// A view of buffer() for each parameter, of its sizes and row-major whatever its strides, with a last dimension of two for a
-  /// complex one; none of a sparse gradient.
+  /// Returns a view of buffer() for each parameter: of its sizes and row-major whatever its strides, with a last dimension of two
+  /// for a complex one. Empty for a sparse gradient.
   std::vector<at::Tensor> gradients() const;
   /// In the order of gradients().
   const std::vector<at::Tensor>& parameters() const { return parameters_; }

@@ -17,7 +17,7 @@ constexpr const char* kDebugHint =
     "out "
     "information about which particular parameters did not receive gradient on this rank as part of this error";
 
-// Longer lists help nobody.
+// The limit of lists in messages.
 constexpr size_t kMostShown = 20;
 
 std::string joined_names(const std::vector<size_t>& indices, const std::vector<std::string>& names) {
@@ -26,7 +26,7 @@ std::string joined_names(const std::vector<size_t>& indices, const std::vector<s
   return text;
 }
 
-// `4 "right.weight"`, or `4` where there are no names.
+// Returns `4 "right.weight"`, or `4` if there are no names.
 std::string parameter_text(size_t index, const std::vector<std::string>& names) {
   return index < names.size() ? fmt::format("{} \"{}\"", index, names[index]) : std::to_string(index);
 }
@@ -41,7 +41,7 @@ std::string parameter_list(const UnfinishedReduction& state) {
 }
 
 std::string naming_hint(const std::vector<std::string>& names) {
-  return names.empty() ? ". ReducerOptions::parameter_names has such texts show names" : "";
+  return names.empty() ? ". Set ReducerOptions::parameter_names to see names here" : "";
 }
 
 std::string reducer_text(const std::string& what, int rank, int world_size, const std::string& cause,
@@ -63,7 +63,7 @@ std::string unfinished_for_reducer(const UnfinishedReduction& state) {
     hint =
         "the tensors given to prepare() depend on these parameters, but the loss does not. Call finalize() after the "
         "last "
-        "backward() of each step, which counts what has no gradient by then as unused; or give prepare() only tensors "
+        "backward() of each step, which counts parameters without a gradient as unused; or give prepare() only tensors "
         "that "
         "the loss is computed from";
   } else {
@@ -187,9 +187,7 @@ std::string none_unused_message(Reader reader) {
 std::string create_graph_message() {
   return "Using DistributedDataParallel with create_graph=True is not well-supported: gradients are averaged over the "
          "ranks, but "
-         "gradients of these gradients are each rank's own, as backward does not go through the averaging. Average "
-         "them "
-         "yourself, for instance by all_reduce.";
+         "gradients of these gradients are not averaged. Average them yourself, for example with all_reduce.";
 }
 
 std::string different_parameters_message(int rank, int world_size, std::string reason) {

@@ -1,5 +1,5 @@
-/// Texts of the errors of a reducer. Pure. Users of DistributedDataParallel get the wording that PyTorch's tests pin
-/// (distributed_test.py); those of ddp::Reducer have no module and no keyword arguments, and get texts in its own terms.
+/// Error texts of a reducer. Pure. Users of DistributedDataParallel get the wording that PyTorch's tests pin
+/// (distributed_test.py). Users of ddp::Reducer have no module and no keyword arguments, and get texts in its own terms.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace cohort::ddp {
 
-/// Who uses the reducer, and so reads its texts.
+/// The audience of the texts: users of ddp::Reducer or of a module.
 enum class Reader { kReducer, kModule };
 
 struct UnfinishedReduction {
   Reader reader = Reader::kModule;
-  /// kReducer: what cannot be done, "prepare() cannot begin a step".
+  /// For kReducer: the action that is impossible, such as "prepare() cannot begin a step".
   std::string what = {};
   int rank = 0;
   int world_size = 1;
   bool find_unused_parameters = false;
   bool static_graph = false;
-  /// Parameters without a gradient, all parameters' names (may be empty), and how many they are.
+  /// Parameters without a gradient, all parameters' names (may be empty), and the number of parameters.
   std::vector<size_t> indices = {};
   std::vector<std::string> names = {};
   size_t num_parameters = 0;
@@ -35,19 +35,19 @@ struct ExtraGradient {
   int world_size = 1;
   size_t index = 0;
   std::vector<std::string> names = {};
-  /// Unused parameters had been looked for.
+  /// Whether unused parameters had been searched for.
   bool searched = false;
 };
 
 COHORT_TEST_API std::string ready_twice_message(const ExtraGradient& state);
-/// With a static graph: more gradients than in the first step.
+/// For a static graph: more gradients than in the first step.
 COHORT_TEST_API std::string graph_changed_message(const ExtraGradient& state);
-/// Every step after one that failed.
+/// For every step after a failed one.
 COHORT_TEST_API std::string failed_before_message(Reader reader, const std::string& failure);
-/// The search for unused parameters has found none.
+/// For a search for unused parameters that has found none.
 COHORT_TEST_API std::string none_unused_message(Reader reader);
 std::string create_graph_message();
-/// `reason`: LibTorch's text. Readers are ddp::Reducer's.
+/// `reason`: LibTorch's text. For users of ddp::Reducer.
 COHORT_TEST_API std::string different_parameters_message(int rank, int world_size, std::string reason);
 
 }  // namespace cohort::ddp

@@ -1,4 +1,4 @@
-/// What a reducer tells of a step's reduction, bucket by bucket.
+/// The interface through which a reducer reports a step's reduction, bucket by bucket.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@ namespace cohort::ddp {
 class ReductionObserver {
  public:
   virtual ~ReductionObserver() = default;
-  /// The gradients of these parameters of one bucket are now the average. In the order of the buckets, in the thread that ends
-  /// backward, on every rank alike.
+  /// Reports that the gradients of these parameters of one bucket are now averaged. Called in the order of the buckets, in the
+  /// thread that ends backward, in the same order on every rank.
   virtual void on_bucket(const std::vector<size_t>& indices) = 0;
-  /// All buckets are done, and backward returns.
+  /// Reports that all buckets are done, before backward returns.
   virtual void on_end() {}
 };
 

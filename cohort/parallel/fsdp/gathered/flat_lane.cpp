@@ -15,13 +15,13 @@ int64_t product(const std::vector<int64_t>& sizes, size_t begin, size_t end) {
   return result;
 }
 
-// Of a cut along a dimension but the first, which is even: (num_ranks, rows before, elements of a row).
+// For sharding along a dimension other than the first, which is even: (num_ranks, rows before, elements of a row).
 at::Tensor by_rank(const at::Tensor& whole, const Cut& cut) {
   const auto outer = product(cut.sizes, 0, static_cast<size_t>(cut.dim));
   return whole.view({outer, cut.num_ranks, -1}).transpose(0, 1);
 }
 
-// Calls `copy` with the parts of `rows` and of the flattened `whole` that belong together: whole chunks, then a short one.
+// Calls `copy` with the parts of `rows` and of the flattened `whole` that belong together: full chunks, then a short one.
 template <class Copy>
 void for_each_part(const at::Tensor& whole, const Cut& cut, const at::Tensor& rows, Copy copy) {
   const auto chunk = cut.chunk();

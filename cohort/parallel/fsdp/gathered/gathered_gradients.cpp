@@ -1,4 +1,4 @@
-// The gradients of a GatheredParamGroup, and how its shards are written.
+// The gradients of a GatheredParamGroup, and writing its shards.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
@@ -21,9 +21,10 @@ at::Tensor GatheredParamGroup::take_gradient(size_t index) {
   auto grad = take_gradient_of_whole(parameter.full);
   if (!grad.defined()) return std::exchange(items_[index].accumulated, at::Tensor());
   grad = own_gradient(grad, parameter);
-  TORCH_CHECK(grad.layout() == at::kStrided, "[cohort] fully_shard does not support sparse gradients, but that of '",
-              parameter.name, "' is one");
-  used_in_current_stream(grad);  // that backward was called in, perhaps, not the one that made it
+  TORCH_CHECK(grad.layout() == at::kStrided,
+              "[cohort] fully_shard does not support sparse gradients, but the gradient of '", parameter.name,
+              "' is one");
+  used_in_current_stream(grad);  // the stream in which backward was called may differ from the gradient's
   grad = comm::as_plain(grad.detach());
   auto before = std::exchange(items_[index].accumulated, at::Tensor());
   return before.defined() ? before.add_(grad) : grad;
@@ -36,7 +37,7 @@ std::vector<at::Tensor> GatheredParamGroup::take_gradients() {
   return gradients;
 }
 
-// In the dtype of reductions: sums of many passes need its range.
+// Accumulates in the dtype of reductions: sums of many passes need its range.
 void GatheredParamGroup::accumulate(const std::vector<at::Tensor>& gradients) {
   for (size_t i = 0; i < items_.size(); ++i) {
     if (gradients[i].defined()) items_[i].accumulated = gradients[i].to(reduce_dtype(items_[i].lane));
@@ -71,7 +72,8 @@ ReduceSettings GatheredParamGroup::reduce_settings() const {
           .hook_stream = settings_.all_reduce_hook_stream};
 }
 
-// On an accelerator all of it is called at once, in its stream; on the CPU the rest waits until somebody needs it.
+// On an accelerator everything is queued at once, in its stream; on the CPU the rest of the work waits until its result is
+// needed.
 void GatheredParamGroup::reduce(c10::ScalarType dtype, std::vector<GradientReduction::Part> parts) {
   context_->finish_reductions(context_->max_reductions - 1);
   auto reduction =
@@ -111,7 +113,7 @@ void GatheredParamGroup::abandon_forward() {
 
 void GatheredParamGroup::reset() {
   std::erase_if(context_->reductions, [this](const auto& reduction) {
-    if (reduction.owner == this && context_->reduce_stream) reduction.finish();  // gradients are written meanwhile
+    if (reduction.owner == this && context_->reduce_stream) reduction.finish();  // gradients are being written
     return reduction.owner == this;
   });
   kept_back_.clear();
@@ -126,7 +128,7 @@ void GatheredParamGroup::reset() {
   was_used_ = is_finished_ = false;
 }
 
-// One parameter at a time, so that no rank ever holds the whole model.
+// Writes one parameter at a time, so that no rank ever holds the whole model.
 void GatheredParamGroup::write(const Writer* write) {
   const at::NoGradGuard no_grad;
   let_go();
@@ -136,7 +138,7 @@ void GatheredParamGroup::write(const Writer* write) {
 void GatheredParamGroup::write_one(size_t index, const Writer* write) {
   const auto& cut = items_[index].cut;
   const auto own = own_chunk(index);
-  if (own.numel() == 0) {  // others may have a part of it
+  if (own.numel() == 0) {  // other ranks may have a shard of it
     if (write) (*write)(parameters_[index].name, at::empty(cut.sizes, own.options()));
     return;
   }

@@ -20,14 +20,13 @@ namespace {
 
 std::string access_message(const std::string& name) {
   return "[cohort] Parameter '" + name +
-         "' is sharded: its whole value is there only while the forward or backward pass of its fully_shard module "
-         "runs. To read it elsewhere, call unshard() of that module before, and reshard() afterwards; this rank's "
-         "shard is what parameters() of the wrapper gives: build optimizers on that. A forward pass must be called on "
-         "the "
-         "wrapper, not on the module inside.";
+         "' is sharded: its full value is there only while the forward or backward pass of its fully_shard module "
+         "runs. To read it elsewhere, call unshard() of that module before, and reshard() afterwards. Build optimizers "
+         "on parameters() of the wrapper, which returns this rank's shards. Call forward on the wrapper, not on the "
+         "module inside.";
 }
 
-// A view that is no view for autograd.
+// Returns a view that autograd does not treat as a view.
 at::Tensor part_of(const at::Tensor& tensor, int64_t begin, int64_t count) {
   return tensor.narrow(0, begin, count).variable_data();
 }
@@ -86,7 +85,7 @@ void GatheredParamGroup::add(const NamedParameter& parameter, const Options& opt
   UnshardedStorage storage(whole, access_message(parameter.name));
   parameters_.push_back({parameter.name, parameter.tensor, {}, 0, cut.dim});
   items_.push_back({.cut = std::move(cut), .whole = std::move(whole), .storage = std::move(storage)});
-  items_.back().storage.release();  // so that never more than one is there
+  items_.back().storage.release();  // so that at most one is allocated at a time
 }
 
 void GatheredParamGroup::make_shards(const Options& options) {
@@ -124,7 +123,7 @@ at::Tensor GatheredParamGroup::own_chunk(size_t index) const {
   return part_of(lane.shards, lane.offsets[item.place], item.cut.chunk());
 }
 
-// The module's tensor keeps its identity, and its private memory is let go at once.
+// The module's tensor keeps its identity, and its private memory is freed at once.
 void GatheredParamGroup::shard(size_t index) {
   const at::NoGradGuard no_grad;
   auto& parameter = parameters_[index];
@@ -138,11 +137,11 @@ void GatheredParamGroup::shard(size_t index) {
   const auto values = own_part(parameter.full).detach();
   if (!values.is_meta()) parameter.shard.copy_(values.narrow(dim, begin, sizes[dim]));
   if (auto* const meta = torch::autograd::impl::get_autograd_meta(parameter.full)) {
-    meta->grad_accumulator_.reset();  // it remembers a dtype and a device
+    meta->grad_accumulator_.reset();  // it stores a dtype and a device
   }
   const bool requires_grad = parameter.full.requires_grad();
   put_own_part(parameter.full, item.whole);
-  // A step counts as a write to the whole parameter, so that backward of an older forward notices.
+  // Makes a step count as a write to the full parameter, so that backward of an older forward notices it.
   torch::autograd::impl::set_version_counter(parameter.shard, torch::autograd::impl::version_counter(parameter.full));
   parameter.full.mutable_grad().reset();
   parameter.shard.set_requires_grad(requires_grad);
@@ -163,7 +162,7 @@ void GatheredParamGroup::check_place(size_t index) const {
       "Convert a module before fully_shard, and write to its parameters with write().");
 }
 
-// Of the whole parameter or of the shard, whichever has been changed.
+// Takes requires_grad from the full parameter or the shard, whichever has been changed.
 void GatheredParamGroup::follow_requires_grad(size_t index) {
   auto& item = items_[index];
   const auto& [name, full, shard, offset, dim, spec, part] = parameters_[index];
@@ -185,7 +184,7 @@ void GatheredParamGroup::before_forward() {
     check_place(i);
     follow_requires_grad(i);
   }
-  if (!is_in_autograd()) phase_ = Phase::kForward;  // else checkpointing computes it again
+  if (!is_in_autograd()) phase_ = Phase::kForward;  // otherwise checkpointing recomputes it
   unshard(/*in_backward=*/false);
   wait_for_unshard();
 }
@@ -193,7 +192,7 @@ void GatheredParamGroup::before_forward() {
 bool GatheredParamGroup::reshards_after_forward() const {
   const auto& rule = settings_.reshard_after_forward;
   if (rule) return !std::holds_alternative<bool>(*rule) || std::get<bool>(*rule);
-  return !is_root_ || !at::GradMode::is_enabled();  // no backward pass will need it first
+  return !is_root_ || !at::GradMode::is_enabled();  // otherwise backward needs it first
 }
 
 void GatheredParamGroup::after_module() { was_used_ = was_used_ || at::GradMode::is_enabled(); }
@@ -244,7 +243,7 @@ void GatheredParamGroup::wait_for_unshard() {
       copy_from_rows(rows.narrow(1, cut.offsets[i], how.chunk()), how, item.whole);
     }
   }
-  // Its memory goes back to the stream of gathers, which is the next to get it, however far behind this one is.
+  // The memory goes back to the stream of gathers, which gets it next, however far behind the current stream is.
   context_->gather_stream.wait_for_current();
   for (auto& lane : lanes_) lane.own_part.reset();
   place_ = Place::kWhole;
@@ -290,7 +289,7 @@ void GatheredParamGroup::let_go_after_backward() {
   if (settings_.reshard_after_backward && !makes_graph_) let_go();
 }
 
-// What has been fetched for nothing.
+// Drops gathers whose results nobody needs.
 void GatheredParamGroup::drop_gathering() {
   for (const auto& gathering : std::exchange(gathering_, {})) {
     if (gathering.work) gathering.work->wait();
@@ -343,14 +342,14 @@ void GatheredParamGroup::end_backward() {
   });
   if (!is_finished_ && (was_used_ || has_gradients)) finish_pass();
   drop_gathering();
-  // What stayed whole over an optimizer step would be an old value.
+  // A parameter that stayed full over an optimizer step would have old values.
   let_go_after_backward();
   phase_ = Phase::kIdle;
   num_expected_ = num_done_ = 0;
   is_finished_ = false;
-  // Made in another stream, and let go by whoever steps in this one.
+  // Gradients were made in another stream, and the optimizer frees them in this one.
   for (const auto& parameter : parameters_) used_in_current_stream(parameter.shard.grad());
-  // What has been added up must be reduced, whether the pass that does so uses the group or not.
+  // Accumulated gradients must be reduced, whether or not the pass that reduces uses the group.
   was_used_ = was_used_ && !settings_.requires_gradient_sync;
 }
 

@@ -1,10 +1,10 @@
-/// GatheredParamGroup: a group whose ranks gather the whole parameters before forward and before backward, and let them go
+/// GatheredParamGroup: a group whose ranks gather the full parameters before forward and before backward, and free them
 /// afterwards, as FSDPParamGroup of torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py does. For ranks that share no
-/// memory, for accelerators, and for what one memory does not do: other dtypes to compute in, shards on the CPU, cuts along
-/// other dimensions.
+/// memory, for accelerators, and for features that shared parameters do not have: another dtype to compute in, shards on the CPU,
+/// sharding along other dimensions.
 ///
-/// The module's tensors keep their identity: only their memory comes and goes (unsharded_storage.h). Shards lie side by side in
-/// one buffer per dtype, so that an all-gather needs no copy of them.
+/// The module's tensors keep their identity: only their memory is allocated and freed (unsharded_storage.h). Shards lie side by
+/// side in one buffer per dtype, so that an all-gather needs no copy of them.
 #pragma once
 
 #include <map>
@@ -21,9 +21,9 @@ namespace cohort::fsdp {
 
 class GatheredParamGroup final : public ParamGroup, public std::enable_shared_from_this<GatheredParamGroup> {
  public:
-  /// `shard_group` shares the parameters; `replica_group`, which may be null, has the same shard of them everywhere. Each
-  /// rank's shards get its own values; of meta tensors zeros, on the context's device. Throws c10::ValueError for parameters
-  /// that cannot be cut. Collective only where options.reshard_after_forward is a number.
+  /// The ranks of `shard_group` share the parameters; the ranks of `replica_group`, which may be null, have the same shard of
+  /// them. Each rank's shards get its own values; for meta tensors zeros, on the context's device. Throws c10::ValueError for
+  /// parameters that cannot be sharded. Collective only if options.reshard_after_forward is a number.
   GatheredParamGroup(const std::vector<NamedParameter>& parameters, const Group& shard_group,
                      const Group& replica_group, std::shared_ptr<CommContext> context, const Options& options);
 
@@ -47,23 +47,23 @@ class GatheredParamGroup final : public ParamGroup, public std::enable_shared_fr
 
  private:
   enum class Phase { kIdle, kForward, kBeforeBackward, kAfterBackward };
-  /// Where the parameters are: with all ranks, with a few of them (after forward), or whole on this one.
+  /// Where the parameters are: sharded over all ranks, sharded over a few of them (after forward), or full on this rank.
   enum class Place { kSharded, kPartlySharded, kWhole };
 
   struct Item {
     Cut cut;
-    at::Tensor whole;  ///< the module's tensor with a version of its own, so that to gather is not to write
+    at::Tensor whole;  ///< the module's tensor with a version of its own, so that gathering does not count as writing
     UnshardedStorage storage;
-    at::Tensor accumulated;  ///< gradients of earlier passes, in the dtype of reductions
+    at::Tensor accumulated;  ///< gradients of earlier passes, in the dtype of the reduction
     size_t lane = 0;
-    size_t place = 0;  ///< in its lane
+    size_t place = 0;  ///< index in its lane
     bool requires_grad = false;
     parallel::GradientHook hook;
   };
   struct GatherLane : Lane {
     at::Tensor shards;  ///< this rank's row, in the dtype of the parameters
     c10::ScalarType dtype = at::kFloat;
-    Lane parts;  ///< the same cut for the ranks that have it after forward
+    Lane parts;  ///< the same division for the ranks that keep it after forward
     at::Tensor own_part;
   };
   struct Gathering {
@@ -80,7 +80,7 @@ class GatheredParamGroup final : public ParamGroup, public std::enable_shared_fr
   bool reshards_after_forward() const;
   void keep_parts();
   void let_go();
-  /// After backward: unless it has made a graph, whose own backward pass needs the whole parameters.
+  /// Frees them after backward, unless it has made a graph, whose own backward pass needs the full parameters.
   void let_go_after_backward();
   void drop_gathering();
   void finish_pass();
@@ -100,7 +100,7 @@ class GatheredParamGroup final : public ParamGroup, public std::enable_shared_fr
   const int rank_;
   const int world_size_;
   const std::optional<c10::ScalarType> reduce_dtype_;
-  Group part_group_;  ///< null, unless reshard_after_forward is a number
+  Group part_group_;  ///< null unless reshard_after_forward is a number
   std::shared_ptr<CommContext> context_;
   bool is_root_ = false;
   std::vector<Item> items_;
@@ -109,8 +109,8 @@ class GatheredParamGroup final : public ParamGroup, public std::enable_shared_fr
   std::map<c10::ScalarType, at::Tensor> kept_back_;  ///< sums of reductions without all-reduce
   Phase phase_ = Phase::kIdle;
   Place place_ = Place::kSharded;
-  bool makes_graph_ = false;  ///< the backward pass, for second derivatives
-  int num_expected_ = 0;      ///< forward passes whose inputs backward will bring gradients to
+  bool makes_graph_ = false;  ///< whether the backward pass does, for second derivatives
+  int num_expected_ = 0;      ///< forward passes for whose inputs backward will compute gradients
   int num_done_ = 0;
   bool was_used_ = false;  ///< by a forward pass that backward may follow
   bool is_finished_ = false;

@@ -91,7 +91,7 @@ void GradientReduction::finish(at::Tensor& kept_back, const Give& give) {
     settings_.hook_stream.block_current();
   }
   if (factors_.after != 1) output_.div_(factors_.after);
-  at::Tensor are_used;  // asked for only where this rank cannot know
+  at::Tensor are_used;  // read only if this rank cannot know
   for (size_t i = 0; i < parts_.size(); ++i) {
     if (!has_grad_[i] && !settings_.gives_unused) {
       if (!are_used.defined()) are_used = output_.narrow(0, lane_.width, parts_.size()).to(at::kCPU, at::kFloat);

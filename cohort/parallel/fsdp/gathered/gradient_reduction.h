@@ -1,9 +1,9 @@
-/// GradientReduction: the gradients of one group's parameters on their way from all ranks to those that own the shards: a
-/// reduce-scatter over the ranks that share the parameters, then an all-reduce over those that have the same shard (HSDP).
-/// As foreach_reduce of torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py.
+/// GradientReduction: reduces the gradients of one group's parameters to the ranks that own the shards: a reduce-scatter over the
+/// ranks that share the parameters, then an all-reduce over the ranks that have the same shard (HSDP). As foreach_reduce of
+/// torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py.
 ///
-/// With the gradients goes, for each parameter, whether this rank has one: it is in every rank's row. So ranks may use different
-/// parameters of a group, and only a rank that lacks a gradient has to look.
+/// Each rank's row also has, for each parameter, a flag whether this rank has a gradient. So ranks may use different parameters
+/// of a group, and only a rank that lacks a gradient has to look at the flags.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,14 +24,14 @@
 
 namespace cohort::fsdp {
 
-/// How a group's gradients are reduced.
+/// Settings of the reduction of a group's gradients.
 struct ReduceSettings {
   Group shard_group;
-  Group replica_group;  ///< null: there is one copy of the shards
+  Group replica_group;  ///< null if there is only one copy of the shards
   std::optional<double> divide_factor;
   bool only_sums = false;
-  bool all_reduces = true;    ///< false: the sum of the shard group is kept back, and added to a later one
-  bool gives_unused = false;  ///< zeros for a parameter that nobody has used
+  bool all_reduces = true;    ///< false: keeps the sum of the shard group, and adds it to a later one
+  bool gives_unused = false;  ///< zeros for a parameter that no rank has used
   std::shared_ptr<ReduceScatter> reduce_scatter;
   std::function<void(const at::Tensor&)> all_reduce_hook;
   SideStream hook_stream;
@@ -39,20 +39,21 @@ struct ReduceSettings {
 
 class GradientReduction {
  public:
-  /// `index`: of the parameter. `grad`: undefined where this rank has none.
+  /// `index`: of the parameter. `grad`: undefined if this rank has no gradient.
   struct Part {
     size_t index;
     Cut cut;
     at::Tensor grad;
   };
-  /// Told the parameter and the reduced chunk of its gradient, of one dimension and of the reduction's dtype.
+  /// Receives the parameter and the reduced chunk of its gradient, one-dimensional and in the reduction's dtype.
   using Give = std::function<void(size_t index, const at::Tensor& chunk)>;
 
-  /// Copies the gradients, and starts. Call it in the stream that they are of. Collective.
+  /// Copies the gradients, and starts. Call it in the gradients' stream. Collective.
   GradientReduction(std::vector<Part> parts, c10::ScalarType dtype, c10::Device device, const ReduceSettings& settings,
                     const SideStream& stream);
 
-  /// The rest, once. `kept_back`: the sum that an earlier reduction has left, or is to leave, for lack of all-reduces.
+  /// Finishes the reduction; call it once. `kept_back`: the sum that an earlier reduction has kept, or where this one keeps its
+  /// own, if all-reduces are off.
   void finish(at::Tensor& kept_back, const Give& give);
 
  private:
@@ -65,7 +66,7 @@ class GradientReduction {
   DivideFactors factors_;
   Lane lane_;
   at::Tensor output_;
-  at::Tensor input_;  ///< as long as it is read
+  at::Tensor input_;  ///< kept as long as it is read
   WorkPtr work_;
 };
 

@@ -1,5 +1,5 @@
-/// CommContext: what the groups of one root share: the streams of their collectives, and the reductions that are on their way
-/// (PyTorch's FSDPCommContext).
+/// CommContext: shared by the groups of one root: the streams of their collectives, and the reductions in flight (PyTorch's
+/// FSDPCommContext).
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,7 +14,7 @@ namespace cohort::fsdp {
 struct CommContext {
   explicit CommContext(c10::Device device) : device(device), gather_stream(device), reduce_stream(device) {}
 
-  /// Of a group, which knows itself by the address.
+  /// A reduction of a group, which recognizes itself by the address.
   struct Reduction {
     const void* owner;
     std::function<void()> finish;
@@ -23,12 +23,12 @@ struct CommContext {
   c10::Device device;
   SideStream gather_stream;
   SideStream reduce_stream;
-  /// How many reductions may be on their way at once.
+  /// The number of reductions that may be in flight at once.
   size_t max_reductions = 1;
-  /// What is left to do of each, oldest first.
+  /// The remaining work of each reduction, oldest first.
   std::deque<Reduction> reductions;
 
-  /// Finishes reductions until at most `count` are left.
+  /// Finishes reductions until at most `count` are in flight.
   void finish_reductions(size_t count = 0) {
     while (reductions.size() > count) {
       const auto reduction = std::move(reductions.front());

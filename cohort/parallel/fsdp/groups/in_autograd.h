@@ -1,4 +1,4 @@
-/// True in the middle of a backward pass, as where activation checkpointing computes something again.
+/// True during a backward pass, for example when activation checkpointing recomputes.
 #pragma once
 
 #include <torch/csrc/autograd/graph_task.h>

@@ -1,7 +1,7 @@
-/// ParamGroup: the parameters of one call of fully_shard. Whoever implements it decides where the whole parameters are while
-/// modules compute with them, and how gradients become those of the shards (PyTorch's FSDPParamGroup).
+/// ParamGroup: the parameters of one call of fully_shard. An implementation decides where the full parameters are while modules
+/// compute with them, and how gradients get to the shards (PyTorch's FSDPParamGroup).
 ///
-/// Thread-safety: one thread at a time; on accelerators backward calls from autograd's own.
+/// Thread-safety: one thread at a time; on accelerators backward calls from autograd's own threads.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 
 namespace cohort::fsdp {
 
-/// What a group holds on this rank beside its shards and their gradients, in bytes: see memory_account.h.
+/// The memory that a group holds on this rank besides its shards and their gradients, in bytes: see memory_account.h.
 struct GroupMemory {
   struct Parameter {
     size_t num_copy_bytes = 0;
@@ -34,7 +34,7 @@ struct GroupMemory {
   size_t num_staging_bytes = 0;
 };
 
-/// Of those that are defined.
+/// The sum over the defined tensors.
 inline size_t bytes_in(std::initializer_list<at::Tensor> tensors) {
   size_t bytes = 0;
   for (const auto& tensor : tensors) bytes += tensor.defined() ? tensor.nbytes() : 0;
@@ -46,7 +46,7 @@ class ParamGroup {
   virtual ~ParamGroup() = default;
 
   const std::vector<ShardedParameter>& parameters() const { return parameters_; }
-  /// `mesh`: of one dimension, or of two, of which the first one's ranks are replicas.
+  /// `mesh`: of one dimension, or of two, where the ranks along the first are replicas.
   void place_shard(size_t index, std::optional<ModelPart> part, const DeviceMesh& mesh) {
     auto& [name, full, shard, offset, dim, spec, known_part] = parameters_.at(index);
     spec.emplace(spec_of_shard(full, part, dim, shard.scalar_type(), mesh));
@@ -55,59 +55,60 @@ class ParamGroup {
   }
   GroupSettings& settings() { return settings_; }
   const GroupSettings& settings() const { return settings_; }
-  /// Of those whose parameters it has.
+  /// Of the modules whose parameters it has.
   ModulesToRun& modules_to_run() { return modules_to_run_; }
 
-  /// Called for every gradient that a backward pass brings, before anything else is done with it. Only of groups that meet.
+  /// Sets a function that is called for every gradient that a backward pass brings, before anything else is done with it. Only
+  /// for groups with a meeting_group().
   void set_on_gradient(std::function<void()> on_gradient) { on_gradient_ = std::move(on_gradient); }
-  /// What it shares with the other groups of its root.
+  /// Sets what it shares with the other groups of its root.
   virtual void join(std::shared_ptr<CommContext>, bool /*is_root*/) {}
 
-  /// The ranks that must meet where passes begin and end; null: they need not.
+  /// The ranks that must meet at the begin and end of passes; null if they need not.
   virtual Group meeting_group() const { return {}; }
-  /// The same on all of these ranks, and another one for each group that they make.
+  /// A number that is the same on all of these ranks, and different for each group that they make.
   virtual int64_t number() const { return 0; }
-  /// True: it must be told of the outputs and inputs of forward, and of what backward brings to them.
+  /// Whether it must be told of the outputs and inputs of forward, and of the gradients that backward brings to them.
   virtual bool follows_passes() const { return false; }
 
-  /// Shards may have been written: what modules read of this rank's follows. Nobody computes meanwhile.
+  /// Called after shards may have been written, while nobody computes: updates what modules read of this rank's shards.
   virtual void refresh() {}
-  /// The whole parameters are there when it returns. Throws c10::Error where one is no longer what fully_shard has made of it.
+  /// Makes the full parameters available. Throws c10::Error if a parameter is not as fully_shard has made it.
   virtual void before_forward() = 0;
-  /// In a forward pass that backward will follow: its inputs will be told of.
+  /// Called in a forward pass that backward will follow, before its inputs are reported.
   virtual void expect_backward() {}
   virtual void after_forward() {}
-  /// One of its modules has run, and others may follow.
+  /// Called after one of its modules has run, when others may follow.
   virtual void after_module() {}
-  /// Begins to fetch the whole parameters; before_forward or before_backward will wait. `in_backward`: for a backward pass.
+  /// Begins to gather the full parameters; before_forward or before_backward will wait. `in_backward`: for a backward pass.
   virtual void unshard(bool /*in_backward*/) {}
   virtual void wait_for_unshard() {}
   virtual void reshard() {}
-  /// The gradient of one of its outputs is there. Returns false if that was known.
+  /// Called when the gradient of one of its outputs is there. Returns false if that was known.
   virtual bool before_backward() { return false; }
-  /// Those of all inputs of one forward pass are.
+  /// Called when the gradients of all inputs of one forward pass are there.
   virtual void after_backward() {}
 
-  /// In the middle of backward: goes on with what needs no waiting.
+  /// Called during backward: continues with work that needs no waiting.
   virtual void poll() {}
-  /// This rank's backward pass is over: what has not come will not come.
+  /// Called when this rank's backward pass is over: no more gradients will come.
   virtual void end_backward() = 0;
-  /// Every rank's is. Afterwards the shards have their gradients.
+  /// Called when every rank's backward pass is over. Afterwards the shards have their gradients.
   virtual void reduce_rest() = 0;
-  /// Backward is over, and gradients are in the shards.
+  /// Called when backward is over and gradients are in the shards: makes reads of the full parameters' gradients an error.
   void say_where_gradients_are() { absent_gradients_.put(); }
-  /// All ranks have reduced the last backward pass, and have done what they do to their shards.
+  /// Called when all ranks have reduced the last backward pass and updated their shards.
   virtual void forget_gradients() {}
-  /// An exception has ended a forward pass. Gradients that have been added up stay.
+  /// Called when an exception has ended a forward pass. Accumulated gradients stay.
   virtual void abandon_forward() {}
-  /// After a failure, or an exception in the middle of backward: gradients that are on their way are let go.
+  /// Called after a failure, or an exception during backward: drops gradients in flight.
   virtual void reset() = 0;
-  /// How many backward passes this rank has begun to reduce. The ranks agree on it where they meet before forward, since one that
-  /// has had an exception may have counted more than others.
+  /// The number of backward passes that this rank has begun to reduce. Ranks agree on it when they meet before forward, since a
+  /// rank that had an exception may have counted more than others.
   virtual uint64_t num_passes() const { return 0; }
   virtual void set_num_passes(uint64_t /*count*/) {}
   virtual GroupMemory memory() const = 0;
-  /// Collective. Rank 0 of the group calls `write` for every whole parameter; null on the others.
+  /// Collective. Rank 0 of the group calls `write` for every full parameter; `write` is null on the others.
   virtual void write(const Writer* write) = 0;
 
  protected:

@@ -1,5 +1,5 @@
-/// HostBoard: what the ranks of a host tell each other of a group's gradients: where they lie, that they are there, and that they
-/// have been read. In memory that all of them map; one writer per word.
+/// HostBoard: the progress table of a group's gradients on a host: where they lie, that they are there, and that they have been
+/// read. In memory that all ranks of the host map; each word has one writer.
 #pragma once
 
 #include <atomic>
@@ -10,14 +10,14 @@
 
 namespace cohort::fsdp {
 
-/// Where a rank has put a gradient.
+/// The place where a rank has put a gradient.
 struct GradientPlace {
   enum class Area : uint64_t { kNone, kArena, kStaging };
   Area area = Area::kNone;
   size_t offset = 0;  ///< from the begin of the rank's arena, or of its part of the staging memory
 };
 
-/// Gradients are posted in chunks, several parameters at a time. A rank's passes are numbered from 1.
+/// Ranks post gradients in chunks, several parameters at a time. A rank's passes are numbered from 1.
 class HostBoard {
  public:
   struct Size {
@@ -30,13 +30,13 @@ class HostBoard {
   HostBoard(shm::SharedMemoryPtr memory, int rank, const Size& size);
 
   void set_place(size_t parameter, GradientPlace place);
-  /// Only after have_all_posted() of its chunk.
+  /// Requires have_all_posted() of its chunk.
   GradientPlace place(int peer, size_t parameter) const;
 
-  /// This rank's gradients of pass `number` are where the places say.
+  /// Says that this rank's gradients of pass `number` are at their places.
   void post(size_t chunk, uint64_t number) { line(rank_, chunk).posted.store(number, std::memory_order_release); }
   bool have_all_posted(size_t chunk, uint64_t number) const;
-  /// This rank has read everyone's.
+  /// Says that this rank has read everyone's gradients.
   void note_read(size_t chunk, uint64_t number) { line(rank_, chunk).read.store(number, std::memory_order_release); }
   bool have_all_read(size_t chunk, uint64_t number) const;
 

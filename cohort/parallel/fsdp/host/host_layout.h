@@ -1,5 +1,4 @@
-/// Where the parameters of a group lie in the memory that a host's ranks share, and which part of each is which rank's. Pure
-/// arithmetic.
+/// The layout of a group's parameters in the memory that a host's ranks share, and each rank's shard of them. Pure arithmetic.
 #pragma once
 
 #include <cstddef>
@@ -10,28 +9,28 @@
 
 namespace cohort::fsdp {
 
-/// Elements of one flattened tensor.
+/// A range of elements of a flattened tensor.
 struct Slice {
   int64_t begin = 0;
   int64_t count = 0;
   bool operator==(const Slice&) const = default;
 };
 
-/// What rank `rank` of `world_size` owns of a tensor of `sizes`, sharded along dimension 0 as by torch.chunk.
+/// Returns the slice that rank `rank` of `world_size` owns of a tensor of `sizes`, sharded along dimension 0 as by torch.chunk.
 /// Requires at least one dimension.
 COHORT_TEST_API Slice slice_of(const std::vector<int64_t>& sizes, int rank, int world_size);
-/// `sizes` with the rows of that slice.
+/// Returns `sizes` with the number of rows of that slice.
 COHORT_TEST_API std::vector<int64_t> shard_sizes(const std::vector<int64_t>& sizes, int rank, int world_size);
 
 struct Layout {
   std::vector<size_t> offsets;  ///< in bytes, of each tensor
   size_t num_bytes = 0;
 };
-/// One tensor after the other, each on cache lines of its own.
+/// Lays out one tensor after the other, each on its own cache lines.
 COHORT_TEST_API Layout lay_out(const std::vector<size_t>& num_bytes);
 
-/// Which tensors are reduced together: neighbours, from the last to the first, as backward brings them; a chunk is closed as soon
-/// as it has kChunkBytes.
+/// Decides which tensors are reduced together: neighbors, from the last to the first, in the order of backward; a chunk is closed
+/// as soon as it has kChunkBytes.
 constexpr size_t kChunkBytes = size_t{4} << 20;
 COHORT_TEST_API std::vector<std::vector<size_t>> cut_into_chunks(const std::vector<size_t>& num_bytes);
 

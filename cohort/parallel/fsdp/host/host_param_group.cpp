@@ -30,8 +30,8 @@ namespace {
 
 using Area = GradientPlace::Area;
 
-// How long backward waits for ranks that have not read this one's gradients. Then its memory grows instead: whoever is lost
-// will be missed at the end of backward.
+// How long backward waits for ranks that have not read this rank's gradients. Then its memory grows instead: a lost rank is
+// noticed at the end of backward.
 constexpr auto kPatience = std::chrono::milliseconds(20);
 constexpr auto kLongPatience = std::chrono::seconds(1);
 constexpr size_t kLeastWindowBytes = size_t{16} << 20;
@@ -129,12 +129,12 @@ HostParamGroup::~HostParamGroup() {
       sched_yield();
     }
     if (in_flight.empty() || board_->have_all_read(i, num_passes_)) continue;
-    // Rather lost than another tensor's while somebody reads it.
+    // Leaks the memory rather than giving it to another tensor while somebody reads it.
     new (std::nothrow) std::vector<at::Tensor>(std::move(in_flight));
   }
 }
 
-// The module's tensor keeps its identity. Its private memory is let go at once, so that a rank never has two whole models.
+// The module's tensor keeps its identity. Its private memory is freed at once, so that a rank never has two full models.
 void HostParamGroup::share(size_t index, c10::ScalarType dtype) {
   auto& parameter = parameters_[index];
   auto& item = items_[index];
@@ -151,7 +151,7 @@ void HostParamGroup::share(size_t index, c10::ScalarType dtype) {
     auto* const copy = read_memory_.writable->data() + read_layout_.offsets[index];
     item.copy = tensor_in(copy + first * c10::elementSize(dtype), own_sizes, read_memory_.writable, dtype);
     if (auto* const meta = torch::autograd::impl::get_autograd_meta(parameter.full)) {
-      meta->grad_accumulator_.reset();  // it remembers a dtype
+      meta->grad_accumulator_.reset();  // it stores a dtype
     }
   }
   if (!values.is_meta()) {
@@ -161,7 +161,7 @@ void HostParamGroup::share(size_t index, c10::ScalarType dtype) {
   auto* const readable = const_cast<std::byte*>(read_memory_.readable->data()) + read_layout_.offsets[index];
   const auto whole = tensor_in(readable, sizes, read_memory_.readable, dtype);
   put_own_part(parameter.full, whole);
-  // A step counts as a write to the whole parameter, so that backward of an older forward notices.
+  // Makes a step count as a write to the full parameter, so that backward of an older forward notices it.
   torch::autograd::impl::set_version_counter(parameter.shard, torch::autograd::impl::version_counter(parameter.full));
   follow_requires_grad(index);
 }
@@ -193,7 +193,7 @@ void HostParamGroup::before_forward() {
     follow_requires_grad(i);
     has_changed = true;
   }
-  if (has_changed && num_unfinished_ == 0) begin_pass();  // other gradients are waited for
+  if (has_changed && num_unfinished_ == 0) begin_pass();  // otherwise other gradients are still awaited
 }
 
 void HostParamGroup::refresh() {
@@ -215,12 +215,11 @@ void HostParamGroup::begin_pass() {
   }
 }
 
-// Which wrapper is the root is known from its first forward pass on, and the root ends the pass.
+// The first forward pass decides which wrapper is the root, and the root ends the pass.
 void HostParamGroup::check_is_in_pass(size_t index) const {
-  TORCH_CHECK(
-      on_gradient_, "[cohort] fully_shard: parameter '", parameters_[index].name,
-      "' has got a gradient, and no forward pass of the wrapper has run: a backward pass came from a forward pass "
-      "of the module inside\n  hint: call the wrapper instead: model(x) or model->forward(x)");
+  TORCH_CHECK(on_gradient_, "[cohort] fully_shard: parameter '", parameters_[index].name,
+              "' has a gradient, but no forward pass of the wrapper has run: the backward pass belongs to a forward "
+              "pass of the module inside\n  hint: call the wrapper instead: model(x) or model->forward(x)");
 }
 
 void HostParamGroup::on_gradient(size_t index) {
@@ -232,11 +231,10 @@ void HostParamGroup::on_gradient(size_t index) {
     return;
   }
   auto& chunk = chunks_[item.chunk];
-  TORCH_CHECK(
-      !chunk.is_posted, "[cohort] Parameter '", parameters_[index].name,
-      "' has got a second gradient in one backward pass. Either it is used outside of its wrapper's forward, or "
-      "several reentrant backward passes use it, as reentrant activation checkpointing makes them: use "
-      "checkpoint() with use_reentrant = false.");
+  TORCH_CHECK(!chunk.is_posted, "[cohort] Parameter '", parameters_[index].name,
+              "' has a second gradient in one backward pass. Either it is used outside its wrapper's forward, or "
+              "several reentrant backward passes use it, as with reentrant activation checkpointing: use checkpoint() "
+              "with use_reentrant = false.");
   if (std::exchange(item.has_arrived, true) || chunk.num_pending == 0) return;
   if (--chunk.num_pending > 0) return;
   post(item.chunk);
@@ -253,7 +251,7 @@ void HostParamGroup::post(size_t number) {
   ++num_unfinished_;
 }
 
-// With what earlier passes have left, in the dtype of sums.
+// Adds gradients accumulated in earlier passes, in the dtype of sums.
 at::Tensor HostParamGroup::take_gradient(size_t index) {
   const auto& parameter = parameters_[index];
   const at::NoGradGuard no_grad;
@@ -261,8 +259,9 @@ at::Tensor HostParamGroup::take_gradient(size_t index) {
   auto before = std::exchange(items_[index].accumulated, at::Tensor());
   if (!grad.defined()) return before;
   grad = own_gradient(grad, parameter);
-  TORCH_CHECK(grad.layout() == at::kStrided, "[cohort] fully_shard does not support sparse gradients, but that of '",
-              parameter.name, "' is one");
+  TORCH_CHECK(grad.layout() == at::kStrided,
+              "[cohort] fully_shard does not support sparse gradients, but the gradient of '", parameter.name,
+              "' is one");
   if (before.defined()) return before.add_(grad);
   return comm::as_plain(grad.detach().to(items_[index].grad_dtype));
 }
@@ -294,7 +293,7 @@ const std::byte* HostParamGroup::address(int peer, size_t index, GradientPlace p
   const auto end = begin + static_cast<size_t>(slice.count) * element;
   const bool is_staged = place.area == Area::kStaging;
   const auto limit = is_staged ? grad_layout_.num_bytes : arenas_.at(static_cast<size_t>(peer))->size();
-  TORCH_CHECK(end <= limit, "[cohort] rank ", peer, " says that a gradient lies where it has no memory");
+  TORCH_CHECK(end <= limit, "[cohort] rank ", peer, " reports a gradient outside its memory");
   if (is_staged) return staging_.writable->data() + grad_layout_.num_bytes * static_cast<size_t>(peer) + begin;
   return arenas_[static_cast<size_t>(peer)]->data() + begin;
 }
@@ -310,7 +309,7 @@ void HostParamGroup::reduce(size_t number) {
       if (place.area != Area::kNone) sources.push_back(address(peer, i, place));
     }
     auto& shard = parameters_[i].shard;
-    if (sources.empty()) {  // nobody has used it
+    if (sources.empty()) {  // no rank has used it
       const bool gets_zeros = settings_.reduce_scatter_unused_params && items_[i].requires_grad;
       if (gets_zeros) note_sum(i, at::zeros(shard.sizes(), at::TensorOptions(items_[i].grad_dtype)));
       continue;
@@ -409,7 +408,7 @@ void HostParamGroup::reduce_rest() {
   call_gradient_hooks();
 }
 
-// Only now: a hook may write the shard, which another rank's backward pass has read.
+// Called only now: a hook may write the shard, which another rank's backward pass may have been reading until now.
 void HostParamGroup::call_gradient_hooks() {
   for (size_t i = 0; i < items_.size(); ++i) {
     if (!std::exchange(items_[i].has_new_grad, false)) continue;

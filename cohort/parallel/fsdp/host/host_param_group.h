@@ -1,20 +1,19 @@
-/// HostParamGroup: a group whose ranks share memory. The whole parameters are there once, in memory that all ranks map; modules
-/// read them in place, and a shard is a part of the same bytes. So nothing is gathered, ever. What that needs is order: Sharding
-/// has the ranks meet at the end of backward, before an optimizer may write what another rank's backward still reads, and
-/// before the next forward, which also says that every rank's optimizer is done.
+/// HostParamGroup: a group whose ranks share memory. The full parameters exist once, in memory that all ranks map. Modules read
+/// them in place, and a shard is a part of the same bytes, so nothing is ever gathered. This needs synchronization: Sharding
+/// makes the ranks meet at the end of backward, before an optimizer may write what another rank's backward still reads, and
+/// before the next forward, which also ensures that every rank's optimizer step is done.
 ///
-/// Gradients are read by the others where autograd has put them, if that is memory that the ranks share (comm/memory/
-/// shared_allocator.h), else from a copy. A rank posts a chunk of them when it is complete, goes on with its backward pass, and
-/// adds up its own slices of a chunk as soon as all ranks have posted it. Sums go in rank order: their bits do not depend on who
-/// came first.
+/// Other ranks read gradients where autograd has put them, if the ranks share that memory (comm/memory/shared_allocator.h), else
+/// from a copy. A rank posts a chunk of gradients when it is complete, continues its backward pass, and sums its own slices of a
+/// chunk as soon as all ranks have posted it. Sums are made in rank order: their bits do not depend on who came first.
 ///
-/// Where modules compute in another dtype than optimizers (MixedPrecisionPolicy), a copy of the whole parameters in that dtype is
-/// there once, too: it is what modules read, and each rank writes its own part of it.
+/// If modules compute in another dtype than optimizers (MixedPrecisionPolicy), a copy of the full parameters in that dtype exists
+/// once, too. Modules read the copy, and each rank writes its own part of it.
 ///
-/// Where other hosts have the same shards (HSDP), a rank then adds up its slices with its peers there: flat, chunk by chunk, at
-/// the end of backward, in the order of chunks, which is the same on all hosts.
+/// If other hosts have the same shards (HSDP), a rank then sums its slices with its peers there: flat, chunk by chunk, at the end
+/// of backward, in the order of chunks, which is the same on all hosts.
 ///
-/// Modules cannot write the parameters (a write to them is SIGSEGV): others read them.
+/// Modules cannot write the parameters, since other ranks read them: a write ends in SIGSEGV.
 #pragma once
 
 #include <cstddef>
@@ -35,11 +34,11 @@ namespace cohort::fsdp {
 class HostParamGroup final : public ParamGroup {
  public:
   /// Collective. `replica_group`: the ranks of other hosts that have the same shards, or null. Each rank's shards get its own
-  /// values of `parameters`, which must be dense, contiguous and on the CPU, or on the meta device: those are zero then. Throws
-  /// c10::ValueError where the memory cannot be had.
+  /// values of `parameters`, which must be dense, contiguous and on the CPU, or on the meta device, which gives zeros. Throws
+  /// c10::ValueError if the memory cannot be allocated.
   HostParamGroup(const std::vector<NamedParameter>& parameters, const Group& group, const Group& replica_group = {},
                  const MixedPrecisionPolicy& policy = {});
-  /// Waits a little for ranks that still read gradients of this one.
+  /// Waits briefly for ranks that still read gradients of this one.
   ~HostParamGroup() override;
 
   void refresh() override;
@@ -68,16 +67,16 @@ class HostParamGroup final : public ParamGroup {
   };
   struct Item {
     Slice slice;
-    at::Tensor copy;  ///< of the shard, in the dtype that modules compute in; undefined: it is the same
+    at::Tensor copy;  ///< of the shard, in the dtype in which modules compute; undefined if that is the same
     c10::ScalarType grad_dtype = at::kFloat;  ///< of sums
     at::Tensor accumulated;                   ///< gradients of passes without a sum, if of that dtype
     size_t chunk = 0;
     bool has_arrived = false;
-    bool has_new_grad = false;  ///< of which hooks have not been told
-    bool was_staged = false;    ///< its part of the staging area has pages, once and for all
+    bool has_new_grad = false;  ///< hooks have not been called for it
+    bool was_staged = false;    ///< its part of the staging area has its pages for good
     bool requires_grad = false;
     parallel::GradientHook hook;
-    at::Tensor sum;  ///< of this host, until the replicas are asked
+    at::Tensor sum;  ///< of this host, until the replicas are summed
   };
 
   void share(size_t index, c10::ScalarType dtype);
@@ -105,7 +104,7 @@ class HostParamGroup final : public ParamGroup {
   const int world_size_;
   const int64_t number_;
   Layout layout_;       ///< of parameters as optimizers see them
-  Layout read_layout_;  ///< as modules do
+  Layout read_layout_;  ///< of parameters as modules see them
   Layout grad_layout_;
   shm::CommonMemory memory_;
   shm::CommonMemory read_memory_;  ///< the same, unless modules compute in another dtype
@@ -117,7 +116,7 @@ class HostParamGroup final : public ParamGroup {
   std::vector<Chunk> chunks_;
   size_t window_bytes_ = 0;
   size_t num_bytes_in_flight_ = 0;
-  size_t num_unfinished_ = 0;  ///< posted chunks that are not reduced, or that not all have read
+  size_t num_unfinished_ = 0;  ///< posted chunks that are not reduced, or that not all ranks have read
   uint64_t num_passes_ = 0;
 };
 

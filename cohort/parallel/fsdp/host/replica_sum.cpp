@@ -33,7 +33,7 @@ void ReplicaSum::wait(const std::function<void(size_t index, at::Tensor sum)>& g
   for (const auto& part : parts_) {
     const auto count = c10::multiply_integers(part.sizes);
     const bool is_used = flat_[begin + count].item<double>() != 0;
-    // A copy: the flat memory would live as long as any of its parts.
+    // A copy, since the flat memory would live as long as any view of it.
     if (is_used) give(part.index, flat_.narrow(0, begin, count).view(part.sizes).clone());
     begin += count + 1;
   }

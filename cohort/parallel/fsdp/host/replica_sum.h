@@ -1,5 +1,5 @@
-/// ReplicaSum: sums of one dtype that hosts have found for the same shards, added up over the hosts by one all-reduce. Of each
-/// part the hosts tell each other whether they have one: one that no host has used has no gradient.
+/// ReplicaSum: sums over hosts the sums of one dtype that each host has computed for the same shards, with one all-reduce. Hosts
+/// also exchange for each part whether they have a sum: a parameter that no host has used has no gradient.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,11 +18,11 @@ class ReplicaSum {
     size_t index;  ///< of the parameter
     at::IntArrayRef sizes;
     c10::ScalarType dtype;
-    at::Tensor sum;  ///< of this host; undefined: nobody of it has used the parameter
+    at::Tensor sum;  ///< of this host; undefined if no rank of it has used the parameter
   };
-  /// Starts. Collective.
+  /// Starts the sum. Collective.
   ReplicaSum(std::vector<Part> parts, const Group& replica_group);
-  /// Calls `give` for each part that some host has.
+  /// Calls `give` for each part that at least one host has.
   void wait(const std::function<void(size_t index, at::Tensor sum)>& give);
 
  private:
@@ -31,7 +31,7 @@ class ReplicaSum {
   WorkPtr work_;
 };
 
-/// Each list of one dtype.
+/// Splits the parts into lists of one dtype each.
 std::vector<std::vector<ReplicaSum::Part>> by_dtype(std::vector<ReplicaSum::Part> parts);
 
 }  // namespace cohort::fsdp

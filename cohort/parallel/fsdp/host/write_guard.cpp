@@ -21,24 +21,23 @@ struct GuardedText {
 };
 using GuardedTexts = std::vector<GuardedText>;
 
-// A handler may take no lock. Guards beyond the last place have no text.
+// A handler must not take a lock. Guards beyond the last place have no text.
 constexpr size_t kMaxGuards = 1024;
 std::array<std::atomic<const GuardedTexts*>, kMaxGuards> guards;
-// Handlers that may be reading a guard's texts.
+// The number of handlers that may be reading a guard's texts.
 std::atomic<int> num_readers = 0;
 struct sigaction action_before;
 
 std::string text_of(const std::string& name) {
   return "[cohort] error: a write to parameter '" + name +
-         "', which fully_shard keeps once for all ranks of this host, so that none may write it\n"
-         "  hint: initialise and load parameters inside of model->write(...), change them elementwise by the shards "
-         "that "
-         "model->parameters() gives, and build optimizers on these\n";
+         "', which is read-only: fully_shard keeps it once for all ranks of this host\n"
+         "  hint: initialize and load parameters inside model->write(...), and build optimizers on the shards, "
+         "model->parameters(), which may also be changed elementwise\n";
 }
 
 std::string text_in_child_of(const std::string& name) {
   return "[cohort] error: a forked process has no parameter '" + name +
-         "': fully_shard keeps it once for all ranks of this host, and not for processes that they fork\n"
+         "': fully_shard keeps it for the ranks of this host, but not for the processes that they fork\n"
          "  hint: give the child a copy that was made before the fork: parameter.detach().clone()\n";
 }
 
@@ -62,7 +61,7 @@ void explain(const void* address) {
   --num_readers;
 }
 
-// As the kernel would have called it.
+// Calls it as the kernel would have done.
 void call_handler_before(const struct sigaction& before, int number, siginfo_t* info, void* context) {
   if (before.sa_flags & SA_RESETHAND) {
     action_before.sa_handler = SIG_DFL;
@@ -83,7 +82,7 @@ void call_handler_before(const struct sigaction& before, int number, siginfo_t* 
 }
 
 void explain_and_pass_on(int number, siginfo_t* info, void* context) {
-  const bool is_sent = info->si_code <= 0;  // by kill or raise: there is no address
+  const bool is_sent = info->si_code <= 0;  // by kill or raise, without an address
   if (!is_sent) explain(info->si_addr);
   const auto before = action_before;
   const bool is_handled =
@@ -93,7 +92,8 @@ void explain_and_pass_on(int number, siginfo_t* info, void* context) {
     return;
   }
   if (is_sent && before.sa_handler == SIG_IGN) return;
-  // An access is made again when this returns, and cannot be ignored; what was sent has to be sent again. It waits until then.
+  // After the return an access is repeated, and cannot be ignored. A sent signal must be raised again; it is blocked until the
+  // return.
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   sigaction(number, &standard, nullptr);
@@ -130,7 +130,7 @@ WriteGuard::WriteGuard(const std::vector<Range>& ranges) : place_(kMaxGuards) {
   }
 }
 
-// A handler that begins now does not find the texts. If one may be reading them, in another thread, they stay.
+// A handler that begins now does not find the texts. If a handler in another thread may be reading them, they are leaked.
 WriteGuard::~WriteGuard() {
   if (place_ == kMaxGuards) return;
   const auto* const texts = guards[place_].exchange(nullptr);

@@ -1,10 +1,10 @@
-/// WriteGuard: says what an access to a whole parameter was, before it ends the process. The parameters of a host are there once,
-/// for all its ranks, in pages that modules cannot write, and that forked processes do not have: without a word a write to them,
-/// or whatever a forked process does with them, would be a bare "Segmentation fault".
+/// WriteGuard: explains an illegal access to a full parameter before it ends the process. The parameters of a host exist once,
+/// for all its ranks, in pages that modules cannot write, and that forked processes do not have. Without the guard a write to
+/// them, or any access in a forked process, would be a bare "Segmentation fault".
 ///
-/// The first guard of a process installs a handler of SIGSEGV, which stays. It prints a text to standard error where the address
-/// of an access lies in a guarded parameter, and gives the signal to whatever handled it before, in any case, as the kernel would
-/// have: also one that somebody has sent (kill, raise). Where nothing handled it, that ends the process by SIGSEGV.
+/// The first guard of a process installs a handler of SIGSEGV, which stays. If the accessed address lies in a guarded parameter,
+/// it prints a text to standard error. In any case it then passes the signal on to the earlier handler, as the kernel would have
+/// done, also for a signal that somebody has sent (kill, raise). If there was no handler, that ends the process by SIGSEGV.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class COHORT_TEST_API WriteGuard {
     const std::byte* begin = nullptr;
     size_t num_bytes = 0;
     std::string name;                ///< of the parameter
-    std::string text = {};           ///< instead of what a write to a parameter of fully_shard is told
+    std::string text = {};           ///< replaces the text about a write to a parameter of fully_shard
     std::string text_in_child = {};  ///< the same for forked processes
   };
   explicit WriteGuard(const std::vector<Range>& ranges);

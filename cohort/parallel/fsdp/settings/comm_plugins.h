@@ -1,6 +1,6 @@
-/// Collectives of a program's own, in the place of those that fully_shard calls where ranks do not share memory: to use memory
-/// that the network knows, or another way of moving it. As AllGather and ReduceScatter of
-/// torch/distributed/fsdp/_fully_shard/_fsdp_api.py; what is not overridden is the default.
+/// Custom collectives of the program, which replace those that fully_shard calls if ranks do not share memory: to use memory that
+/// the network knows, or another transport. As AllGather and ReduceScatter of torch/distributed/fsdp/_fully_shard/_fsdp_api.py;
+/// functions that are not overridden are the default.
 ///
 /// Called on all ranks in the same order, on an accelerator in a stream for communication.
 #pragma once
@@ -20,24 +20,24 @@ namespace cohort::fsdp {
 class COHORT_API Comm {
  public:
   virtual ~Comm() = default;
-  /// Memory for one call: of one dimension, its content undefined.
+  /// Returns uninitialized one-dimensional memory for one call.
   virtual at::Tensor allocate(int64_t num_elements, const at::TensorOptions& options);
 };
 
 class COHORT_API AllGather : public Comm {
  public:
-  /// As cohort::all_gather_single. Null: it has been done.
+  /// As cohort::all_gather_single. Null: it is already done.
   virtual WorkPtr operator()(const at::Tensor& output, const at::Tensor& input, const Group& group, bool async_op);
 };
 
 class COHORT_API ReduceScatter : public Comm {
  public:
-  /// As cohort::reduce_scatter_single. Null: it has been done.
+  /// As cohort::reduce_scatter_single. Null: it is already done.
   virtual WorkPtr operator()(const at::Tensor& output, const at::Tensor& input, const Group& group, ReduceOp op,
                              bool async_op);
 };
 
-/// With memory of the process group, if it has its own, as NCCL does.
+/// Allocates memory of the process group, if it has its own, as NCCL does.
 COHORT_API at::Tensor allocate_from(const Group& group, int64_t num_elements, const at::TensorOptions& options);
 
 template <class Base>
@@ -52,7 +52,7 @@ class ProcessGroupAlloc final : public Base {
   Group group_;
 };
 
-/// With memory that the ranks of the group know of each other.
+/// Uses memory that all ranks of the group know.
 template <class Base>
 class SymmMemAlloc final : public Base {
  public:

@@ -1,4 +1,4 @@
-/// What fully_shard can be told. Names and defaults as in torch/distributed/fsdp/_fully_shard/_fully_shard.py and _fsdp_api.py.
+/// Options of fully_shard. Names and defaults as in torch/distributed/fsdp/_fully_shard/_fully_shard.py and _fsdp_api.py.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,74 +17,75 @@
 
 namespace cohort::fsdp {
 
-/// Which dtypes a module computes and communicates in; its shards, and what optimizers see, keep their own.
+/// The dtypes in which a module computes and communicates; shards, and so what optimizers see, keep their own.
 struct MixedPrecisionPolicy {
-  /// Of the whole parameters in forward and backward, and of the all-gather. Absent: the parameters' own.
+  /// Dtype of the full parameters in forward and backward, and of the all-gather. If absent, the parameters' own.
   std::optional<c10::ScalarType> param_dtype = {};
-  /// Of the reduction of gradients, and of what is added up without one. Absent: that of the gradients.
+  /// Dtype of the reduction of gradients, and of accumulated gradients. If absent, that of the gradients.
   std::optional<c10::ScalarType> reduce_dtype = {};
-  /// Floating-point outputs of forward become this. Absent: they stay what they are.
+  /// Dtype to which floating-point outputs of forward are converted. If absent, they stay as they are.
   std::optional<c10::ScalarType> output_dtype = {};
-  /// Floating-point inputs of forward become param_dtype.
+  /// Converts floating-point inputs of forward to param_dtype.
   bool cast_forward_inputs = true;
 
   bool operator==(const MixedPrecisionPolicy&) const = default;
 };
 
-/// Where shards, their gradients and so optimizer states are. The default: on the device that computes.
+/// Where shards, their gradients and so optimizer states are. By default on the device that computes.
 struct OffloadPolicy {
   bool offloads_to_cpu = false;
-  /// In memory that is faster to copy, and that the system cannot move to disk.
+  /// Uses pinned memory, which is faster to copy and cannot be swapped out.
   bool pin_memory = true;
 };
-/// On the CPU. Useful with accelerators; where the CPU computes, it changes nothing, and a warning says so.
+/// Keeps shards on the CPU. Useful with accelerators; if the CPU computes, it changes nothing, and a warning says so.
 inline OffloadPolicy CPUOffloadPolicy(bool pin_memory = true) { return {true, pin_memory}; }
 
-/// What becomes of whole parameters between forward and backward: true, they are let go; false, they are kept; a number, the
-/// ranks share them out anew in groups of that many neighbours.
+/// The treatment of full parameters between forward and backward: true frees them; false keeps them; a number shards them among
+/// groups of that many neighboring ranks.
 using ReshardAfterForward = std::variant<bool, int>;
 
-/// Which axes of a mesh are data parallel, by their names; of the others, such as that of tensor parallelism, each rank has one
-/// place. DTensors may lie on the whole mesh, replicated on these axes, or on the others alone. Several names are flattened into
-/// one axis, in the mesh's order. At least one list must have a name.
+/// Names of the axes of a mesh that are data parallel; along the other axes, such as that of tensor parallelism, each rank has
+/// one position. DTensors may lie on the whole mesh, replicated on these axes, or on the other axes alone. Several names are
+/// flattened into one axis, in the mesh's order. At least one list must have a name.
 struct DataParallelMeshDims {
-  std::vector<std::string> shard = {};      ///< along these the ranks share parameters; none: each rank has all
-  std::vector<std::string> replicate = {};  ///< along these are copies
+  std::vector<std::string> shard = {};      ///< axes along which parameters are sharded; if empty, each rank has all
+  std::vector<std::string> replicate = {};  ///< axes along which there are replicas
 };
 
-/// How one parameter is sharded, and among whom.
+/// How one parameter is sharded, and among which ranks.
 struct ShardPlacementResult {
-  // Implicit on purpose: what a ShardPlacementFn returns.
+  // Implicit on purpose: a ShardPlacementFn returns it.
   ShardPlacementResult(std::nullopt_t = std::nullopt) {}
   ShardPlacementResult(Shard placement) : placement(placement) {}
   ShardPlacementResult(std::optional<Shard> placement) : placement(placement) {}
   ShardPlacementResult(std::optional<Shard> placement, DeviceMesh mesh) : placement(placement), mesh(std::move(mesh)) {}
 
-  /// Along which dimension; absent: 0. Any other one must be divisible by the number of ranks.
+  /// The dimension to shard along; if absent, 0. Any other dimension must be divisible by the number of ranks.
   std::optional<Shard> placement = {};
-  /// As Options::mesh, of one or two dimensions; absent: that one. The parameters of each mesh are a group of their own.
+  /// As Options::mesh, of one or two dimensions; if absent, that mesh. The parameters of each mesh are a group of their own.
   std::optional<DeviceMesh> mesh = {};
 };
-/// The same on all ranks.
+/// Must return the same on all ranks.
 using ShardPlacementFn = std::function<ShardPlacementResult(const at::Tensor& parameter)>;
 
 struct Options {
-  /// Of one dimension: the ranks that share the parameters. Of two: the second one those, the first one the replicas of that
-  /// (HSDP). Absent: those of `process_group`. With `dp_mesh_dims` of any number.
+  /// One dimension: the ranks that share the parameters. Two dimensions: the ranks along the second share the parameters, and the
+  /// ranks along the first are replicas (HSDP). Any number with `dp_mesh_dims`. If absent, the ranks of `process_group` share
+  /// them.
   std::optional<DeviceMesh> mesh = {};
-  /// The ranks that share the parameters; null: all.
+  /// The ranks that share the parameters; if null, all ranks.
   Group process_group = {};
-  /// Absent: true, but false for the root, which backward needs first.
+  /// If absent, true, but false for the root, which backward needs first.
   std::optional<ReshardAfterForward> reshard_after_forward = {};
   ShardPlacementFn shard_placement_fn = {};
   MixedPrecisionPolicy mp_policy = {};
   OffloadPolicy offload_policy = {};
-  /// Parameters that stay whole on every rank, and whose gradients are not reduced.
+  /// Parameters that stay full on every rank, and whose gradients are not reduced.
   std::vector<at::Tensor> ignored_params = {};
-  /// The axes of `mesh` to take, which must have names.
+  /// The axes of `mesh` to use, which must have names.
   std::optional<DataParallelMeshDims> dp_mesh_dims = {};
-  /// Where all ranks of a group share memory, the whole parameters are there once, and nothing is gathered. False: they are
-  /// gathered and let go there, too, as on ranks that share none.
+  /// If all ranks of a group share memory, the full parameters exist once, and nothing is gathered. If false, they are gathered
+  /// and freed there too, as on ranks that share no memory.
   bool one_memory = true;
 };
 

@@ -1,5 +1,5 @@
-/// SideStream: on an accelerator, a stream beside that of the program, in which communication runs. On the CPU nothing: what is
-/// called in it runs in the calling thread.
+/// SideStream: on an accelerator, a stream for communication besides that of the program. On the CPU it has no effect, and work
+/// runs in the calling thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,18 +15,18 @@ namespace cohort::fsdp {
 class SideStream {
  public:
   SideStream() = default;
-  /// A stream of `device`'s pool.
+  /// Takes a stream of `device`'s pool.
   explicit SideStream(c10::Device device);
   explicit SideStream(std::optional<c10::Stream> stream) : stream_(stream) {}
 
   explicit operator bool() const { return stream_.has_value(); }
-  /// What is called in it from now on waits for what the current stream has been told to do.
+  /// Makes later work in this stream wait for the work already queued in the current stream.
   void wait_for_current() const;
-  /// The current stream waits for what this one has been told to do.
+  /// Makes the current stream wait for the work already queued in this one.
   void block_current() const;
   void wait_for(c10::Event& event) const;
 
-  /// A point in what it has been told to do, for which the current stream can wait later.
+  /// A point in this stream's queue for which the current stream can wait later.
   class Mark {
    public:
     void block_current();
@@ -53,8 +53,8 @@ class SideStream {
   std::optional<c10::Stream> stream_;
 };
 
-/// Its memory is kept from others, once freed, until the current stream has done what it has been told to do by then. Nothing for
-/// undefined tensors and on the CPU.
+/// Keeps the tensor's memory, once freed, from its next owner until the current stream has done the work queued by then. No
+/// effect on undefined tensors and on the CPU.
 void used_in_current_stream(const at::Tensor& tensor);
 
 }  // namespace cohort::fsdp

@@ -14,7 +14,7 @@
 namespace cohort::fsdp {
 namespace {
 
-// Of each size: one that is on its way, and one whose values somebody still has, such as a gradient.
+// Of each size: one in flight, and one whose values are still in use, for example as a gradient.
 constexpr int kNumCopies = 2;
 
 bool has_symm_mem(const Group& group, c10::Device device) {

@@ -22,9 +22,9 @@ bool is_absent(const at::Tensor& gradient) {
 
 std::string message_of(const std::string& name) {
   return "[cohort] fully_shard: the gradient of parameter '" + name +
-         "' is in this rank's shard, and something has looked for it in the whole parameter\n"
-         "  hint: build optimizers on what parameters() of the wrapper gives, and clip the gradients of these. What is "
-         "built on the parameters of the module inside trains nothing";
+         "' is in this rank's shard, but something has read it from the full parameter\n"
+         "  hint: build optimizers on parameters() of the wrapper, and clip the gradients of these. An optimizer on "
+         "the parameters of the module inside trains nothing";
 }
 
 at::Tensor make_absent(const at::Tensor& values, const std::string& name) {
@@ -39,7 +39,7 @@ at::Tensor make_absent(const at::Tensor& values, const std::string& name) {
   return tensor;
 }
 
-// Autograd would add to it what a backward pass brings.
+// Without this autograd would add the gradients of a backward pass to the placeholder.
 void take_away_before_backward(const at::Tensor& parameter) {
   const c10::weak_intrusive_ptr<c10::TensorImpl> weak(parameter.getIntrusivePtr());
   parameter.register_hook([weak](const at::Tensor&) {

@@ -1,8 +1,8 @@
-/// AbsentGradients: what stands as the gradient of whole parameters between backward passes. Their gradients are in this rank's
-/// shards, so an optimizer that was built on the module's own parameters would find none, and train nothing without a word.
+/// AbsentGradients: placeholders for the gradients of full parameters between backward passes. Their gradients are in this rank's
+/// shards, so an optimizer that was built on the module's own parameters would find no gradients, and silently train nothing.
 ///
-/// It has the parameter's shape and no memory: whoever reads it gets a c10::Error that names the mistake. A backward pass takes
-/// it away before it brings a gradient. Thread-safety: as the parameters.
+/// A placeholder has the parameter's shape and no memory: reading it throws a c10::Error that names the mistake. A backward pass
+/// removes it before it brings a gradient. Thread-safety: as the parameters.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +20,7 @@ class AbsentGradients {
   AbsentGradients(const AbsentGradients&) = delete;
   AbsentGradients& operator=(const AbsentGradients&) = delete;
 
-  /// For each parameter that is trained and has no gradient.
+  /// Puts one on each parameter that is trained and has no gradient.
   void put();
 
  private:
@@ -28,9 +28,9 @@ class AbsentGradients {
   std::vector<at::Tensor> gradients_;
 };
 
-/// The gradient of a whole parameter; undefined: it has none, or an absent one.
+/// Returns the gradient of a full parameter; undefined if it has none, or a placeholder.
 at::Tensor gradient_of_whole(const at::Tensor& parameter);
-/// The same, which it has no longer then.
+/// The same, and removes it from the parameter.
 at::Tensor take_gradient_of_whole(const at::Tensor& parameter);
 
 }  // namespace cohort::fsdp

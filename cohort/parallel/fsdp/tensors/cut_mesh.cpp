@@ -20,7 +20,7 @@ namespace {
 
 using Numbers = std::vector<int64_t>;
 
-// One after the other.
+// Returns the numbers of all ranks one after the other.
 Numbers gathered_numbers(const Numbers& own, const Group& group) {
   Numbers numbers;
   for (const auto& of_rank : comm::RankExchange(group).all_numbers(own)) {
@@ -43,10 +43,9 @@ CutMesh cut_mesh(const Group& layer, const MeshGroups& data, const std::string& 
   auto numbers = gathered_numbers(gathered_numbers(own, data.shards), data.replicas);
   // Without a job ranks have no numbers of their own.
   if (!is_initialized()) std::iota(numbers.begin(), numbers.end(), 0);
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      std::set<int64_t>(numbers.begin(), numbers.end()).size() == numbers.size(),
-      "[cohort] fully_shard cannot tell the ranks of a tensor-parallel layer apart: its group was made "
-      "by somebody else than init_process_group and new_group");
+  TORCH_CHECK_NOT_IMPLEMENTED(std::set<int64_t>(numbers.begin(), numbers.end()).size() == numbers.size(),
+                              "[cohort] fully_shard cannot tell the ranks of a tensor-parallel layer apart: its group "
+                              "was not made by init_process_group or new_group");
   std::vector<Group> groups{data.shards, layer};
   Numbers shape{data.shards->getSize(), layer->getSize()};
   if (data.replicas) {
@@ -72,10 +71,10 @@ void check_cut(const NamedParameter& parameter, const MeshGroups& data) {
     for (const int rank : comm::numbers_in_job(group)) {
       if (rank != own && std::find(layer.begin(), layer.end(), rank) != layer.end()) common.push_back(rank);
     }
-    TORCH_CHECK_VALUE(common.empty(), "[cohort] fully_shard: this rank's part of '", parameter.name,
-                      "', of a tensor-parallel layer, cannot be shared with ", base::ranks_in_words(common),
-                      common.size() == 1 ? ", which has another part\n" : ", which have other parts\n",
-                      "  hint: give fully_shard the data-parallel axis alone: .mesh = mesh[\"dp\"], or "
+    TORCH_CHECK_VALUE(common.empty(), "[cohort] fully_shard: this rank's shard of '", parameter.name,
+                      "', of a tensor-parallel layer, cannot be sharded over ", base::ranks_in_words(common),
+                      common.size() == 1 ? ", which has another shard\n" : ", which have other shards\n",
+                      "  hint: give fully_shard only the data-parallel axis: .mesh = mesh[\"dp\"], or "
                       "data_parallel_mesh(mesh) of ParallelDims");
   }
 }

@@ -1,5 +1,5 @@
-/// The mesh of fully_shard's ranks and of those of a tensor-parallel layer (parallel_layers.h), which knows only its group: each
-/// rank tells the others who computes the layer with it.
+/// Makes the mesh of fully_shard's ranks and of the ranks of a tensor-parallel layer (parallel_layers.h), which knows only its
+/// group: each rank tells the others which ranks compute the layer with it.
 #pragma once
 
 #include <string>
@@ -15,10 +15,11 @@ struct CutMesh {
   DeviceMesh data;   ///< of fully_shard: shards, or replicas and shards
   DeviceMesh model;  ///< of the layer
 };
-/// Collective over the ranks of `data`. Throws c10::NotImplementedError where a job has been begun that does not know the groups.
+/// Collective over the ranks of `data`. Throws c10::NotImplementedError if the job was started in a way that does not know the
+/// groups.
 CutMesh cut_mesh(const Group& layer, const MeshGroups& data, const std::string& device_type);
 
-/// Throws c10::ValueError for a part of a layer whose ranks are among those of `data`: they have other parts. Local.
+/// Throws c10::ValueError for a layer's shard whose ranks are among those of `data`: they have other shards. Local.
 void check_cut(const NamedParameter& parameter, const MeshGroups& data);
 
 }  // namespace cohort::fsdp

@@ -20,7 +20,7 @@ DivideFactors divide_factors(const DivideRequest& request) {
     return result;
   }
   const double factor = request.factor.value_or(num_ranks);
-  if (may_overflow) {  // about its square root before, the rest after
+  if (may_overflow) {  // about its square root before the reduction, the rest after
     while (std::fmod(factor, result.before) == 0 && factor / result.before > result.before) result.before *= 2;
   }
   result.after = factor / result.before;

@@ -15,7 +15,7 @@ namespace {
 
 using AxisNames = DeviceMesh::AxisNames;
 
-// As Python prints a tuple.
+// Formats as Python prints a tuple.
 std::string tuple_of(const AxisNames& names) {
   return names.size() == 1 ? fmt::format("('{}',)", names.front()) : fmt::format("('{}')", fmt::join(names, "', '"));
 }
@@ -74,8 +74,8 @@ int64_t shard_dim(const NamedParameter& parameter, int num_ranks, const Options&
   if (!placement) return 0;
   const auto ndim = parameter.tensor.dim();
   const auto dim = placement->dim < 0 ? placement->dim + ndim : placement->dim;
-  TORCH_CHECK_VALUE(0 <= dim && dim < ndim, "[cohort] shard_placement_fn says Shard(", placement->dim,
-                    ") of parameter '", parameter.name, "', which has ", ndim, " dimensions");
+  TORCH_CHECK_VALUE(0 <= dim && dim < ndim, "[cohort] shard_placement_fn returned Shard(", placement->dim,
+                    ") for parameter '", parameter.name, "', which has ", ndim, " dimensions");
   TORCH_CHECK_NOT_IMPLEMENTED(dim == 0 || own_part(parameter.tensor).size(dim) % num_ranks == 0,
                               "FSDP does not support uneven sharding on dim ", dim, ": ",
                               own_part(parameter.tensor).sizes(), " (world size: ", num_ranks, ")");

@@ -22,7 +22,7 @@ Placements joined(Placements first, const Placements& second) {
   return first;
 }
 
-// The rank at `place` of `shape`, counted through as its last axis runs fastest.
+// Returns the coordinate of the rank at `place` of `shape`, whose last axis runs fastest.
 std::vector<int64_t> coordinate_at(int64_t place, const std::vector<int64_t>& shape) {
   std::vector<int64_t> coordinate(shape.size());
   for (size_t axis = shape.size(); axis-- > 0; place /= shape[axis]) coordinate[axis] = place % shape[axis];
@@ -37,7 +37,7 @@ struct TwoMeshes {
   const DeviceMesh& own;
   const Placements& own_placements;
 
-  // On every rank the same elements, in the same order.
+  // Whether every rank has the same elements, in the same order.
   bool agree(const Placements& data_first) const {
     const auto data_shape = data.shape(), own_shape = own.shape();
     const auto first_shape = joined_sizes(data_shape, own_shape), last_shape = joined_sizes(own_shape, data_shape);
@@ -80,7 +80,7 @@ std::vector<Group> groups_where(const std::optional<ModelPart>& part, bool (*is_
   return groups;
 }
 
-// Numbers of the ranks along an axis, through this one.
+// Returns the numbers of the ranks along an axis, through this rank.
 std::vector<int64_t> line_along(const DeviceMesh& mesh, int64_t axis) {
   auto ranks = mesh.mesh();
   for (int64_t other = mesh.ndim() - 1; other >= 0; --other) {
@@ -100,9 +100,9 @@ bool has_name(const DeviceMesh& mesh, const std::string& name) {
   return !name.empty() && std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// An axis of one rank is one by its name.
+// An axis of one rank is a data axis by its name.
 bool is_data_axis(const DeviceMesh& mesh, int64_t axis, const DeviceMesh& data) {
-  if (!mesh.coordinate()) return false;  // this rank has nothing of it
+  if (!mesh.coordinate()) return false;  // this rank is not on the mesh
   if (mesh.size(axis) == 1) return has_name(data, axis_name(mesh, axis));
   const auto all = data.mesh().flatten();
   const auto line = line_along(mesh, axis);
@@ -136,7 +136,7 @@ at::Tensor laid_as(const at::Tensor& parameter, const at::Tensor& values) {
 void put_own_part(const at::Tensor& parameter, const at::Tensor& values) {
   auto whole = laid_as(parameter, values);
   if (is_dtensor(parameter) && dtensor::parts_of(parameter).is_held) dtensor::hold(whole);
-  // As set_data(), which refuses other dtypes and devices.
+  // Does the same as set_data(), which refuses other dtypes and devices.
   parameter.unsafeGetTensorImpl()->shallow_copy_from(whole.getIntrusivePtr());
 }
 
@@ -214,7 +214,7 @@ std::string placement_text(const at::Tensor& parameter) {
   const auto spec = parallel::part_spec(parameter);
   if (!spec) return "";
   if (is_dtensor(parameter)) return to_string(spec->placements());
-  return c10::str(" part ", spec->mesh().local_rank(), " of ", spec->num_shards(), " along dimension ",
+  return c10::str(" shard ", spec->mesh().local_rank(), " of ", spec->num_shards(), " along dimension ",
                   spec->placements().front().dim(), " of ", c10::IntArrayRef(spec->shape()));
 }
 

@@ -1,7 +1,7 @@
-/// A parameter as its module has it: a plain tensor, this rank's part of one (parallel_layers.h), or a DTensor. A part lies on
-/// other axes of the mesh, as with tensor parallelism, and that is what fully_shard shares out: it is gathered over the
-/// data-parallel ranks, which have the same part. A module with DTensors computes with them all the time; they may lie on the
-/// data-parallel axes, too, replicated.
+/// A parameter as its module has it: a plain tensor, this rank's shard of one (parallel_layers.h), or a DTensor. Such a layer's
+/// shard lies on other axes of the mesh, as with tensor parallelism, and fully_shard shards it further: it is gathered over the
+/// data-parallel ranks, which have the same one. A module with DTensors computes with them all the time; they may also lie on the
+/// data-parallel axes, replicated.
 ///
 /// As the DTensor parameters of torch/distributed/fsdp/_fully_shard/_fsdp_param.py. Thread-safety: as tensors.
 #pragma once
@@ -19,40 +19,40 @@
 
 namespace cohort::fsdp {
 
-/// What this rank has of `parameter`, or of its gradient: the tensor itself, or its part.
+/// Returns this rank's part of `parameter`, or of its gradient: the tensor itself, or its local shard.
 const at::Tensor& own_part(const at::Tensor& parameter);
-/// From now on the parameter's values, or those of its part, are `values`: of its sizes, whatever the dtype. It keeps its
-/// identity.
+/// Makes `values` the values of the parameter, or of its local shard. `values` has its sizes, in any dtype. The parameter keeps
+/// its identity.
 void put_own_part(const at::Tensor& parameter, const at::Tensor& values);
-/// `values`, of own_part(parameter), as a tensor that lies as the parameter does.
+/// Returns `values`, of own_part(parameter), as a tensor with the parameter's mesh and placements.
 at::Tensor laid_as(const at::Tensor& parameter, const at::Tensor& values);
-/// The part of `gradient` that belongs to own_part(parameter). Collective over the DTensor's mesh where the gradient lies
-/// otherwise, but not on `data_axes`: there summands stay summands.
+/// Returns the part of `gradient` that belongs to own_part(parameter). Collective over the DTensor's mesh if the gradient has
+/// other placements, except on `data_axes`: partial sums stay partial there.
 at::Tensor own_gradient(const at::Tensor& gradient, const at::Tensor& parameter,
                         const std::vector<int64_t>& data_axes = {});
 at::Tensor own_gradient(const at::Tensor& gradient, const ShardedParameter& parameter);
 
-/// A DTensor's gradients stay summands on the data-parallel axes.
+/// Keeps a DTensor's gradients partial on the data-parallel axes.
 void leave_sums_of_data(const ShardedParameter& parameter);
 
-/// What `parameter` is of a DTensor; nothing: it is none. `data`: the data-parallel axes, replicas first. Local.
-/// Throws c10::ValueError for a DTensor that is not replicated on one of these.
+/// Describes `parameter` as a part of a DTensor; absent if it is not a DTensor. `data`: the data-parallel axes, replicas first.
+/// Local. Throws c10::ValueError for a DTensor that is not replicated on one of these.
 std::optional<ModelPart> part_of_dtensor(const at::Tensor& parameter, const DeviceMesh& data);
-/// The shard of own_part(parameter) along `dim` as a part of the whole parameter, on `data` and, of a part, the part's mesh:
-/// [Replicate, StridedShard or Shard, then what the part has], as in PyTorch; where that cannot say which elements they are, with
-/// the part's axes first.
-/// Throws c10::ValueError for a part on a mesh that was not cut from the same one as `data`.
+/// Describes the shard of own_part(parameter) along `dim` as a shard of the full parameter, on `data` and, for a layer's shard,
+/// that layer's mesh: [Replicate, StridedShard or Shard, then the placements of the layer's shard], as in PyTorch; if that cannot
+/// express which elements they are, with the layer's axes first.
+/// Throws c10::ValueError for a layer's shard on a mesh that was not sliced from the same mesh as `data`.
 ShardSpec spec_of_shard(const at::Tensor& parameter, const std::optional<ModelPart>& part, int64_t dim,
                         c10::ScalarType dtype, const DeviceMesh& data);
 
-/// The ranks that a part adds to those of fully_shard: of each of its axes, or only of those along which it is cut.
+/// The ranks that a layer's shard adds to those of fully_shard: of each of its axes, or only of those along which it is sharded.
 std::vector<Group> groups_of_axes(const std::optional<ModelPart>& part);
 std::vector<Group> groups_of_cuts(const std::optional<ModelPart>& part);
-/// For messages: how a DTensor lies, or which part this rank has; empty for a whole tensor.
+/// For messages: the placements of a DTensor, or which shard this rank has; empty for a full tensor.
 std::string placement_text(const at::Tensor& parameter);
 
-/// `values`, of own_part(parameter.full), are written by `writer` through the whole parameter. Collective over a part's mesh; the
-/// writer is called on the rank that is first on each of its axes.
+/// Lets `writer` write `values`, of own_part(parameter.full), through the full parameter. Collective over a layer shard's mesh;
+/// the writer is called on the rank that is first on each of its axes.
 void write_whole(const Writer& writer, const ShardedParameter& parameter, const at::Tensor& values);
 
 }  // namespace cohort::fsdp

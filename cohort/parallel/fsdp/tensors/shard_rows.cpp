@@ -11,7 +11,7 @@
 namespace cohort::fsdp {
 namespace {
 
-// Gathers and scatters need parts of one size: those of ranks with fewer rows end with rows that nobody reads.
+// Gathers and scatters need equal parts: ranks with fewer rows add rows that nobody reads.
 at::Tensor with_rows(const at::Tensor& part, int64_t rows) {
   if (part.size(0) == rows) return part.contiguous();
   auto sizes = part.sizes().vec();

@@ -1,8 +1,8 @@
-/// What there is to know of a sharded parameter.
+/// A sharded parameter.
 ///
 /// It is sharded along its dimension 0, or another one that was asked for, in chunks as torch.chunk makes them: the last ranks
-/// may have shorter shards, or empty ones. `full` is the module's own tensor: it keeps its identity, and stays what autograd
-/// and the module know. `shard` is a leaf of its own, for optimizers.
+/// may have shorter shards, or empty ones. `full` is the module's own tensor: it keeps its identity for autograd and the module.
+/// `shard` is a leaf of its own, for optimizers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,12 +24,12 @@ struct NamedParameter {
   at::Tensor tensor;
 };
 
-/// Of what a parameter is this rank's part, apart from data parallelism: a DTensor, or a weight of a layer that ranks compute
-/// together (parallel_layers.h).
+/// Says of which tensor a parameter is this rank's shard, apart from data parallelism: of a DTensor, or of a weight of a
+/// tensor-parallel layer (parallel_layers.h).
 struct ModelPart {
-  /// On a mesh without the data-parallel axes; nothing: there are no others, and it is whole on each.
+  /// On a mesh without the data-parallel axes; absent if there are no other axes, and each rank has the full tensor.
   std::optional<ShardSpec> spec = {};
-  /// Those of the DTensor's own mesh that are data parallel, on which it is replicated.
+  /// The axes of the DTensor's own mesh that are data parallel, on which it is replicated.
   std::vector<int64_t> data_axes = {};
 };
 
@@ -37,17 +37,18 @@ struct ShardedParameter {
   std::string name;
   at::Tensor full;
   at::Tensor shard;
-  /// Of the shard's first element in the flattened `full`, or in this rank's part of it if it is a DTensor; 0 where `dim` is not.
+  /// The place of the shard's first element in the flattened `full`, or in this rank's shard of it if it is a DTensor; 0 if `dim`
+  /// is not 0.
   int64_t offset = 0;
-  int64_t dim = 0;  ///< along which it is sharded
-  /// `shard` as a part of a tensor on the mesh that fully_shard was given, replicas' axis first, or on one of its group's ranks;
-  /// where `full` is a part itself, on that mesh and the part's (module_tensor.h). Set by Sharding's constructor.
+  int64_t dim = 0;  ///< the dimension along which it is sharded
+  /// Describes `shard` on the mesh that fully_shard was given, replicas' axis first, or on one of its group's ranks; if `full` is
+  /// itself a shard, on that mesh and the mesh of `full` (module_tensor.h). Set by Sharding's constructor.
   std::optional<ShardSpec> spec = {};
-  /// Nothing: `full` is whole. Set by Sharding's constructor.
+  /// Absent if `full` is a full tensor. Set by Sharding's constructor.
   std::optional<ModelPart> part = {};
 };
 
-/// A write to whole parameters, in their module's dtype and shape, those of all ranks' parts where modules have parts.
+/// Writes full parameters, in their module's dtype and with their global shape, also for tensor-parallel modules.
 using Writer = std::function<void(const std::string& name, const at::Tensor& full)>;
 
 }  // namespace cohort::fsdp

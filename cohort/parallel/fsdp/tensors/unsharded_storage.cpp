@@ -9,7 +9,7 @@
 namespace cohort::fsdp {
 namespace {
 
-// LibTorch 2.11 can set the error, but not take it back.
+// LibTorch 2.11 can set the error, but not remove it.
 template <class Storage>
 void forbid_access(Storage& storage, const std::string& message) {
   if constexpr (requires { storage.clear_data_ptr_access_error_msg_(); }) {
@@ -30,7 +30,7 @@ UnshardedStorage::UnshardedStorage(const at::Tensor& tensor, std::string message
 void UnshardedStorage::allocate() {
   if (std::exchange(is_there_, true)) return;
   auto& storage = *storage_.unsafeGetStorageImpl();
-  const c10::DeviceGuard guard(storage.device());  // allocators take the current one
+  const c10::DeviceGuard guard(storage.device());  // allocators use the current one
   auto* allocator = storage.allocator();
   if (!allocator) allocator = at::GetAllocator(storage.device_type());
   auto memory = allocator->allocate(num_bytes_);

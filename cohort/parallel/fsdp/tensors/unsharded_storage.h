@@ -1,7 +1,7 @@
-/// UnshardedStorage: the memory of a whole parameter, which comes and goes while the tensor keeps its identity. Everything that
-/// has the tensor's storage, as views and what autograd has saved do, sees the new memory.
+/// UnshardedStorage: the memory of a full parameter, which is allocated and freed while the tensor keeps its identity. Everything
+/// that has the tensor's storage, such as views and tensors that autograd has saved, sees the new memory.
 ///
-/// While it is gone, whoever touches the tensor's data gets a c10::Error with a text of ours; from LibTorch 2.12 on.
+/// While the memory is freed, access to the tensor's data throws a c10::Error with a text of ours; from LibTorch 2.12 on.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,13 +13,13 @@ namespace cohort::fsdp {
 
 class UnshardedStorage {
  public:
-  /// Of a tensor that has a storage of its own. Its memory is there to begin with. `message`: what the error says.
+  /// For a tensor that has a storage of its own, with memory. `message`: the text of the error.
   UnshardedStorage(const at::Tensor& tensor, std::string message);
 
   bool is_there() const { return is_there_; }
-  /// Memory of its device's current stream, its content undefined. Nothing where it is there already.
+  /// Allocates memory in its device's current stream, uninitialized. No effect if it has memory.
   void allocate();
-  /// Lets it go. On an accelerator, what the current stream does with it must have been called.
+  /// Frees it. On an accelerator the current stream's work with it must have been queued.
   void release();
 
  private:
