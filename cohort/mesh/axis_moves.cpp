@@ -20,7 +20,7 @@ ReduceOp::RedOpType reduce_op_named(const std::string& name) {
       {"sum", ReduceOp::SUM},         {"avg", ReduceOp::AVG},   {"min", ReduceOp::MIN}, {"max", ReduceOp::MAX},
       {"product", ReduceOp::PRODUCT}, {"band", ReduceOp::BAND}, {"bor", ReduceOp::BOR}, {"bxor", ReduceOp::BXOR}};
   const auto found = ops.find(name);
-  TORCH_CHECK_VALUE(found != ops.end(), "[cohort] Partial(", name, ") is no reduction that this library knows");
+  TORCH_CHECK_VALUE(found != ops.end(), "[cohort] Partial(", name, ") is not a reduction that this library knows");
   return found->second;
 }
 
@@ -28,7 +28,7 @@ IndexRanges ranges_of(const AxisOf& line, const Placement& shard, int64_t size, 
   return shard_ranges(shard, size, line.num_ranks(), index);
 }
 
-// Each has as many elements, and no gap.
+// Whether all shards have the same number of elements and no gaps.
 bool is_even(const AxisOf& line, const Placement& shard, int64_t size) {
   return shard.is_shard() && size % line.num_ranks() == 0;
 }
@@ -38,7 +38,7 @@ bool is_in_order(const AxisOf& line) {
   return std::is_sorted(order.begin(), order.end());
 }
 
-// [.., ranks * n, ..] -> [ranks, .., n, ..]
+// Reshapes [.., ranks * n, ..] to [ranks, .., n, ..].
 at::Tensor parts_in_front(const at::Tensor& whole, int64_t dim, int64_t num_ranks) {
   auto sizes = whole.sizes().vec();
   sizes[dim] /= num_ranks;
@@ -46,10 +46,10 @@ at::Tensor parts_in_front(const at::Tensor& whole, int64_t dim, int64_t num_rank
   return whole.reshape(sizes).movedim(dim, 0).contiguous();
 }
 
-// The other way round.
+// Undoes parts_in_front().
 at::Tensor parts_along(const at::Tensor& parts, int64_t dim) { return parts.movedim(0, dim).flatten(dim, dim + 1); }
 
-// `part` has the elements that `ranges` name, one after the other.
+// Copies `part`, the elements of `ranges` one after the other, to their places in `whole`.
 void put_ranges(const at::Tensor& whole, int64_t dim, const IndexRanges& ranges, const at::Tensor& part) {
   int64_t passed = 0;
   for (const auto& range : ranges) {
@@ -70,7 +70,7 @@ int64_t product_of(c10::IntArrayRef sizes) {
   return product;
 }
 
-// Backends' "max" and "min" may lose a value that is no number, which is the extreme of all where it is one.
+// Whether "max" or "min" may lose a NaN: it should win, but not every backend sees to that.
 bool loses_nan(const std::string& reduce_op, const at::Tensor& tensor) {
   return (reduce_op == "max" || reduce_op == "min") && tensor.is_floating_point();
 }
@@ -111,7 +111,7 @@ at::Tensor own_part(const AxisOf& line, const Placement& shard, const at::Tensor
 
 at::Tensor reduce_axis(const AxisOf& line, const std::string& reduce_op, const at::Tensor& local) {
   const auto op = reduce_op_named(reduce_op);
-  if (loses_nan(reduce_op, local) && local.numel() > 0) {  // flags go with the values
+  if (loses_nan(reduce_op, local) && local.numel() > 0) {  // reduces a flag for NaN along with each value
     const auto is_nan = local.isnan();
     const bool is_max = reduce_op == "max";
     const auto flags = is_nan.to(local.scalar_type());

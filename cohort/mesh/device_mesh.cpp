@@ -96,7 +96,7 @@ std::string mesh_text(const at::Tensor& mesh, size_t at = 0, int64_t depth = 0) 
   return c10::str("[", c10::Join(", ", texts), "]");
 }
 
-// Where the ranks that a process has in its groups put it.
+// Returns this process's default-group rank, as its ranks in the mesh's groups imply it.
 int64_t rank_by_groups(const std::vector<Group>& groups, const at::Tensor& mesh) {
   auto place = mesh;
   for (size_t axis = 0; axis < groups.size(); ++axis) {
@@ -232,7 +232,7 @@ std::vector<int64_t> DeviceMesh::group_order(const MeshAxis& axis) const {
   const auto ranks = numbers_in(line);
   std::vector<int64_t> order(ranks.size());
   std::iota(order.begin(), order.end(), 0);
-  // A group that is not among this process's own is taken to be in the mesh's order.
+  // A group that this process did not make itself counts as ordered like the mesh.
   const auto* record = known_record(state_->groups[index]);
   if (!record) return order;
   TORCH_CHECK_VALUE(record->ranks.size() == ranks.size(), "[cohort] The group of mesh dim ", index, " has ",

@@ -20,10 +20,10 @@ namespace {
 
 constexpr int64_t kPiecesToOverlap = 4;
 
-// Some positions of each rank's share, counted from its begin, on their way.
+// A gather that runs: the same range of positions, counted from the begin of its share, from each rank.
 struct Piece {
   IndexRange positions;
-  at::Tensor parts;  // [ranks, outer, positions, features]; what a short share lacks is padding
+  at::Tensor parts;  // [ranks, outer, positions, features]; shorter shares are padded
   WorkPtr work;
 };
 
@@ -46,7 +46,7 @@ std::vector<Piece> start_gathers(const GatherInPieces& how, const at::Tensor& ow
   return pieces;
 }
 
-// [outer, positions, features], of parts [outer, some positions, features].
+// A tensor [outer, positions, features], put together from parts [outer, some positions, features].
 class Whole {
  public:
   Whole(const at::Tensor& like, int64_t num_positions)
@@ -71,7 +71,7 @@ GatheredProduct multiply_while_gathering(const GatherInPieces& how, const at::Te
   product.put(own_product, own_share.begin, own_share.size());
   for (auto& piece : pieces) {
     piece.work->wait();
-    // As few products as possible, as each of them goes through all of the second factor.
+    // As few products as possible, since each reads all of the second factor.
     for (const IndexRange ranks : {IndexRange{0, own_rank}, IndexRange{own_rank + 1, num_ranks}}) {
       if (ranks.size() == 0) continue;
       const auto rows = piece.parts.narrow(0, ranks.begin, ranks.size()), products = multiply(rows);
@@ -82,7 +82,7 @@ GatheredProduct multiply_while_gathering(const GatherInPieces& how, const at::Te
         product.put(products[i], share.begin + piece.positions.begin, size);
       }
     }
-    piece = {};  // its memory serves the next one's product
+    piece = {};  // frees its memory for the next piece's product
   }
   return {gathered.whole, product.whole};
 }
@@ -95,7 +95,7 @@ int64_t pieces_for_cores(const Group& group, c10::DeviceType device) {
       local_world_size.ok() ? local_world_size->value_or(group->getSize()) : int64_t{group->getSize()};
   const bool are_spare = device == c10::kCPU && base::available_cores() >= on_host * (at::get_num_threads() + 1);
   const auto num_pieces = static_cast<int64_t>(wanted.value_or(are_spare ? kPiecesToOverlap : 1));
-  // Not every group has a backend for the CPU.
+  // The flag is on `device`: not every group has a backend for the CPU.
   const auto decision = at::full({1}, num_pieces, at::TensorOptions(device).dtype(at::kLong));
   broadcast(decision, group_rank(0), {.group = group});
   return decision.item<int64_t>();

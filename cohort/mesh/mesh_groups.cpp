@@ -13,8 +13,7 @@ namespace {
 
 bool is_plain(const AxisBackend& backend) { return backend.backend.empty() && !backend.timeout; }
 
-// As in PyTorch, which on a machine with an accelerator gives an axis of all ranks a second group if the default one is
-// Gloo's.
+// Follows PyTorch: on a machine with an accelerator whose default group uses Gloo, an axis with all ranks gets a second group.
 Group group_of_all_ranks() {
   if (comm::accelerator() && get_backend() == "gloo") return new_group({}, {.group_desc = "mesh_default"});
   return default_group();
@@ -30,7 +29,7 @@ Group make_axis_group(const AxisLayout& axis, const std::vector<int64_t>& ranks,
     for (const int64_t place : places) list.push_back(static_cast<int>(ranks[place]));
   }
   const std::string description = "mesh_" + name;
-  // Ranks that are bound to a device have connected already, and split what they have.
+  // Ranks that are bound to a device have connected already: their groups split the existing connection.
   if (world->getBoundDeviceId() && comm::accelerator() && backend.backend.empty()) {
     return split_group(world, lists, {.timeout = backend.timeout, .group_desc = description});
   }

@@ -17,7 +17,7 @@ int64_t product(const std::vector<int64_t>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), int64_t{1}, std::multiplies<>());
 }
 
-// (stride, size), in the order of the strides.
+// Returns pairs (stride, size), in the order of the strides.
 std::vector<std::pair<int64_t, int64_t>> by_stride(const AxisLayout& axis) {
   std::vector<std::pair<int64_t, int64_t>> pairs;
   for (size_t i = 0; i < axis.sizes.size(); ++i) pairs.emplace_back(axis.strides[i], axis.sizes[i]);
@@ -25,12 +25,12 @@ std::vector<std::pair<int64_t, int64_t>> by_stride(const AxisLayout& axis) {
   return pairs;
 }
 
-// What is left of `axis` if one takes every `stride`-th place, `size` times.
+// Returns the axis that takes every `stride`-th place of `axis`, `size` times.
 AxisLayout every(const AxisLayout& axis, int64_t size, int64_t stride) {
   if (size == 1) return {};
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
-  // From the place that runs fastest: skip `stride` places, then keep `size`.
+  // Begins with the size that runs fastest: skips `stride` places, then keeps `size`.
   for (size_t i = axis.sizes.size(); i-- > 1;) {
     TORCH_CHECK_VALUE(axis.sizes[i] % stride == 0 || stride % axis.sizes[i] == 0, "[cohort] A mesh dimension of sizes ",
                       tuple_text(axis.sizes), " cannot be cut at every ", stride, " places");

@@ -11,7 +11,7 @@
 namespace cohort::mesh {
 namespace {
 
-// The copy of the layout that this rank is in; the only one, even if it is not.
+// Returns the copy of the layout that this rank is in. A single copy is returned even if this rank is not in it.
 std::vector<int64_t> own_copy(const Root& root, const Layout& layout) {
   const auto copies = all_copies(layout, static_cast<int64_t>(root.ranks.size()));
   std::vector<int64_t> ranks;
@@ -41,7 +41,7 @@ std::optional<std::vector<int64_t>> coordinate_of(int64_t rank, const std::vecto
 }  // namespace
 
 Root::~Root() {
-  flattened.clear();  // it holds groups, too
+  flattened.clear();  // also holds groups
   while (!own_groups.empty()) {
     auto group = std::move(own_groups.back());
     own_groups.pop_back();

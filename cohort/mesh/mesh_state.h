@@ -1,4 +1,4 @@
-/// What a DeviceMesh is made of: what it shares with everything that is cut from the same mesh, and what is its own.
+/// The state of a DeviceMesh: a root, shared by all slices of one mesh, and the slice's own members.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 namespace cohort {
 namespace mesh {
 
-/// A mesh as it was built. It does not know what was cut from it, so nothing here keeps itself alive.
+/// A mesh as it was built. It does not know its slices, so it does not keep itself alive.
 struct Root {
   struct Flattened {
     std::string name;
     AxisLayout layout;
-    Group group;  ///< null on a rank that the mesh does not have
+    Group group;  ///< null on a rank outside of the mesh
   };
 
   std::string device_type;
-  std::vector<int64_t> ranks;  ///< what layouts point into
+  std::vector<int64_t> ranks;  ///< entries of layouts are indices into this
   Layout layout;
   DeviceMesh::AxisNames names;
-  int64_t rank = 0;  ///< of this process
+  int64_t rank = 0;  ///< this process's rank
   std::vector<Flattened> flattened;
-  /// Those that were made for this mesh. They go with it, or with the last who holds them.
+  /// Groups that were made for this mesh. They end with it, or with their last holder.
   std::vector<Group> own_groups;
 
   Root() = default;
@@ -41,24 +41,25 @@ struct Root {
 
 struct DeviceMesh::State {
   std::shared_ptr<mesh::Root> root;
-  std::vector<std::shared_ptr<mesh::Root>> others = {};  ///< further meshes whose groups these are
+  std::vector<std::shared_ptr<mesh::Root>> others = {};  ///< further roots that own some of the groups
   mesh::Layout layout;
   AxisNames names;
-  std::vector<Group> groups;  ///< one per axis; none on a rank that the mesh does not have
+  std::vector<Group> groups;  ///< one per axis; empty on a rank outside of the mesh
   std::optional<std::vector<int64_t>> coordinate = {};
-  std::vector<int64_t> ranks = {};  ///< of the copy of the layout that this rank is in, the last axis running fastest
+  /// Ranks of the layout's copy that this rank is in, the last axis running fastest.
+  std::vector<int64_t> ranks = {};
 };
 
 namespace mesh {
 
-/// Sets what follows from the other members. Throws c10::Error where the mesh is a slice that this rank is not in.
+/// Computes the members that follow from the others. Throws c10::Error if the mesh is a slice that this rank is not in.
 std::shared_ptr<const DeviceMesh::State> make_state(DeviceMesh::State state);
 
 std::vector<int64_t> shape_of(const Layout& layout);
 std::string names_text(const DeviceMesh::AxisNames& names);
-/// Throws c10::Error, with init_device_mesh's texts.
+/// Throws c10::Error with init_device_mesh's texts.
 void check_names(const DeviceMesh::AxisNames& names, int64_t num_axes);
-/// Throws c10::IndexError with `text` for indices that are out of range.
+/// Returns the axis' index. Throws c10::IndexError with `text` for an index out of range.
 int64_t axis_index(const DeviceMesh::State& state, const MeshAxis& axis, const char* text);
 
 }  // namespace mesh

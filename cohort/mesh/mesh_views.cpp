@@ -1,4 +1,4 @@
-// Meshes that are cut from meshes: slices, flattened and unflattened axes, and slices put together again.
+// Meshes made from meshes: slices, flattened and unflattened axes, and concatenated slices.
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
@@ -15,7 +15,7 @@ namespace {
 using mesh::Layout;
 using mesh::names_text;
 
-// Position of `name`, or the number of names.
+// Returns the position of `name`, or the number of names if it is not there.
 size_t position_of(const DeviceMesh::AxisNames& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) - names.begin();
 }
@@ -33,7 +33,7 @@ std::string valid_names_text(const DeviceMesh::State& state) {
   return c10::str("[", c10::Join(", ", names), "]");
 }
 
-// Names of flattened axes count on the whole mesh only.
+// Only the full mesh knows flattened axes by name.
 const mesh::Root::Flattened* flattened_axis(const DeviceMesh::State& state, const std::string& name) {
   return is_whole(state) ? state.root->find_flattened(name) : nullptr;
 }

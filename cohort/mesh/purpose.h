@@ -1,4 +1,4 @@
-/// What this room calls collectives for; see comm/call/purpose.h.
+/// The mesh layer's purposes of collectives; see comm/call/purpose.h.
 #pragma once
 
 #include "cohort/comm/call/purpose.h"

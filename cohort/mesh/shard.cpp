@@ -9,7 +9,7 @@
 namespace cohort {
 namespace {
 
-// Joins it to the last one where that ends.
+// Appends `range`, or extends the last range if `range` begins at its end.
 void append_range(IndexRanges& ranges, IndexRange range) {
   if (range.size() <= 0) return;
   if (!ranges.empty() && ranges.back().end == range.begin) {
@@ -19,7 +19,7 @@ void append_range(IndexRanges& ranges, IndexRange range) {
   }
 }
 
-// `local` counts the indices that `held` names, one after the other: which are they?
+// Returns the indices that `local` selects from `held`; `local` counts the indices of `held` one after the other.
 IndexRanges select_ranges(const IndexRanges& held, const IndexRanges& local) {
   IndexRanges result;
   for (const auto& wanted : local) {

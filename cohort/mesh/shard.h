@@ -1,8 +1,7 @@
-/// Shard arithmetic: which part of a tensor a rank has. Pure: no mesh, no communication, no rank of its own.
+/// Shard arithmetic: which shard of a tensor a rank has. Pure functions: they know neither a mesh nor this process's rank.
 ///
-/// A dimension of `size` elements is cut into `num_chunks` as torch.chunk cuts it: chunks of the same size, rounded up,
-/// then a short one, then empty ones. Placements are applied from left to right, each to what the ones before it have
-/// left.
+/// A dimension of `size` elements has `num_chunks` chunks as torch.chunk makes them: chunks of one size, rounded up, then
+/// a shorter one, then empty ones. Placements apply from left to right, each to what the placements before it leave.
 /// Follows torch/distributed/tensor/placement_types.py and _utils.py. Sizes are numbers of elements along a dimension.
 #pragma once
 
@@ -19,45 +18,46 @@
 namespace cohort {
 
 using base::IndexRange;
-/// Of a rank's part of a dimension. None begins where the one before it ends.
+/// Indices that a rank holds of a dimension. A range never begins where the range before it ends: they would be one.
 using base::IndexRanges;
 using base::num_indices;
 
-/// Chunk `index` of `num_chunks`; an empty one begins and ends at `size`.
+/// Returns chunk `index` of `num_chunks`; an empty chunk begins and ends at `size`.
 /// Throws c10::ValueError unless 0 <= index < num_chunks and size >= 0.
 COHORT_API IndexRange chunk_range(int64_t size, int64_t num_chunks, int64_t index);
-/// What rank `index` of `num_chunks` has of a dimension by a Shard or a StridedShard (of which the dim does not matter
-/// here).
-/// Throws c10::ValueError as above, and unless the split factor is positive.
+/// Returns the indices of a dimension that rank `index` of `num_chunks` holds by a Shard or a StridedShard. Ignores the
+/// placement's dim.
+/// Throws c10::ValueError as chunk_range() does, and unless the split factor is positive.
 COHORT_API IndexRanges shard_ranges(const Placement& placement, int64_t size, int64_t num_chunks, int64_t index);
-/// The size of the largest shard, which is what collectives of equal sizes need: that of index 0.
+/// Returns the size of the largest shard, which is shard 0. Collectives of equal sizes need it.
 COHORT_API int64_t padded_shard_size(const Placement& placement, int64_t size, int64_t num_chunks);
 
-/// For a tensor of shape `global_shape` on a mesh, one per tensor dimension: what the rank at `coordinate` holds of it.
+/// Returns, for each dimension of a tensor of shape `global_shape`, the indices that the rank at `coordinate` of a mesh holds.
+/// Partial and Replicate do not change them.
 /// Throws c10::ValueError unless there are as many placements and coordinates as mesh axes, c10::Error for a dim that
-/// the tensor does not have. Partial and Replicate leave everything as it is.
+/// the tensor does not have.
 COHORT_API std::vector<IndexRanges> held_ranges(c10::IntArrayRef global_shape, c10::IntArrayRef mesh_shape,
                                                 c10::IntArrayRef coordinate, const Placements& placements);
 
 struct LocalPart {
   std::vector<int64_t> shape;
-  /// Where the part begins in the whole; the size of the whole along dimensions in which the part is empty.
+  /// The begin of the shard in the full tensor; along dimensions in which the shard is empty, the size of the full tensor.
   std::vector<int64_t> offset;
   bool operator==(const LocalPart&) const = default;
 };
 
-/// The same as a shape and an offset, as PyTorch gives them. With a StridedShard a part may have gaps, which they do
-/// not tell.
+/// Returns the same as a shape and an offset, as PyTorch does. They do not show the gaps that a shard may have with a
+/// StridedShard.
 COHORT_API LocalPart compute_local_shape_and_global_offset(c10::IntArrayRef global_shape, c10::IntArrayRef mesh_shape,
                                                            c10::IntArrayRef coordinate, const Placements& placements);
-/// Strides of a part without gaps whose dimensions lie in memory in the order of the whole's.
+/// Returns the strides of a shard without gaps whose dimensions are in the same memory order as those of the full tensor.
 COHORT_API std::vector<int64_t> compute_local_stride(c10::IntArrayRef global_stride, c10::IntArrayRef local_shape);
 
-/// `tensor` with `num_padding` zeros after its end along `dim`; the tensor itself for 0.
+/// Returns `tensor` with `num_padding` zeros after its end along `dim`; if that is 0, the tensor itself.
 COHORT_API at::Tensor pad_tensor(const at::Tensor& tensor, int64_t dim, int64_t num_padding);
-/// A view of `tensor` without its last `num_padding` elements along `dim`.
+/// Returns a view of `tensor` without its last `num_padding` elements along `dim`.
 COHORT_API at::Tensor unpad_tensor(const at::Tensor& tensor, int64_t dim, int64_t num_padding);
-/// What `ranges` name of `tensor` along `dim`, one after the other: a view if it is one range, else a copy.
+/// Returns the elements of `tensor` in `ranges` along `dim`, one after the other: a view of a single range, otherwise a copy.
 COHORT_API at::Tensor take_ranges(const at::Tensor& tensor, int64_t dim, const IndexRanges& ranges);
 
 }  // namespace cohort

@@ -12,7 +12,7 @@
 namespace cohort {
 namespace {
 
-// "sum" and "avg" can be done in any order, others cannot.
+// "sum" and "avg" can be reduced in any order; other pairs cannot.
 void check_reductions(const Placements& placements) {
   std::set<std::string> ops;
   for (const auto& placement : placements) {

@@ -181,7 +181,7 @@ COHORT_WORKER(checkpointer_time) {
   REQUIRE(checkpoints.maybe_save(2, state));
   REQUIRE(test::error_of([&] { checkpoints.maybe_save(3 + get_rank(), state); }) ==
           "[cohort] Checkpointer: maybe_save() was called with step 3 on one rank and with step 4 on another\n"
-          "  hint: all ranks call it after each step, with the same number");
+          "  hint: call it on all ranks after each step, with the same number");
 }
 
 TEST(CheckpointerRanks, RankZeroSaysWhenItIsTime) {

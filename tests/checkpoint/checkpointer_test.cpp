@@ -179,9 +179,9 @@ TEST(Checkpointer, LatestSkipsWhatIsDamagedOrUnfinishedAndSaysSo) {
   ShardedStateDict state = state_of(-1);
   EXPECT_EQ(error_text<c10::Error>([&] { checkpoints.load(9, state); }),
             "[cohort] Checkpointer: \"" + folder.file("run") +
-                "\" holds no whole checkpoint of step 9\n"
-                "  hint: latest() gives the newest one; `cohort ckpt ls " +
-                folder.file("run") + "` lists all");
+                "\" has no complete checkpoint of step 9\n"
+                "  hint: call latest() for the newest one, or list all with `cohort ckpt ls " +
+                folder.file("run") + "`");
 }
 
 TEST(Checkpointer, AnErrorOfASaveComesAtTheNextCall) {
@@ -397,13 +397,13 @@ TEST(Checkpointer, OptionsMessages) {
   EXPECT_EQ(text({.keep_best = 1}),
             "[cohort] Checkpointer: keep_every and keep_best say what is kept besides the last ones, but keep_last = 0 "
             "keeps all\n"
-            "  hint: keep_last = 1 is the least");
+            "  hint: set keep_last to at least 1");
   CheckpointFormat half = rank_files();
   half.read = nullptr;
-  EXPECT_EQ(text({.format = half}), "[cohort] Checkpointer: its format has no function to write, or none to read");
+  EXPECT_EQ(text({.format = half}), "[cohort] Checkpointer: its format lacks a function to write or to read");
   EXPECT_EQ(text({.stop_signals = {SIGKILL}, .format = rank_files()}),
             "[cohort] Checkpointer: no process can handle SIGKILL\n"
-            "  hint: stop_signals takes signals such as SIGTERM, SIGINT or SIGUSR1");
+            "  hint: use signals such as SIGTERM, SIGINT or SIGUSR1");
   Checkpointer checkpoints("nowhere", {.format = rank_files()});
   EXPECT_EQ(error_text<c10::ValueError>([&] { checkpoints.save(-1, state_of(1)); }),
             "[cohort] Checkpointer: a step is not negative, but got -1");

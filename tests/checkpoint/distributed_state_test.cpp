@@ -333,7 +333,7 @@ TEST(DistributedState, NothingIsSetIfRefused) {
   EXPECT_EQ(refusal([](auto& state) { state.optimizer.erase("param_groups.last.bias.eps"); }),
             "[cohort] set_optimizer_state_dict: the state does not fit the optimizer\n"
             "\tMissing key(s): \"param_groups.last.bias.eps\".\n"
-            "  hint: StateDictOptions::strict = false leaves what is missing as it is");
+            "  hint: set StateDictOptions::strict = false to keep what is missing");
   EXPECT_EQ(refusal([](auto& state) {
               for (const char* field : {"step", "exp_avg", "exp_avg_sq"}) {
                 state.optimizer.erase(std::string("state.last.bias.") + field);
@@ -377,29 +377,29 @@ TEST(DistributedState, PartsOfAnotherKindMessage) {
     const auto state = get_model_state_dict(*own.model);
     PartsNet whole;
     const auto text = error_of([&] { set_model_state_dict(*whole, state); });
-    REQUIRE(text.starts_with("[cohort] \"first.weight\" of the state dict is a part of a tensor, "));
+    REQUIRE(text.starts_with("[cohort] \"first.weight\" of the state dict is a shard of a tensor, "));
     REQUIRE(text.ends_with(
-        ", but this rank holds all of it\n  hint: load_sharded() fills a state dict of this model from parts of "
-        "any mesh; whole tensors fit every mesh"));
+        ", but this rank holds the full tensor\n  hint: fill a state dict of this model with load_sharded(), "
+        "which reads shards of any mesh, or pass full tensors"));
     test::require_equal(
         error_of(
             [&] { set_model_state_dict(*own.model, rank == 0 ? state : ShardedStateDict(), broadcast_in(group)); }),
         "[cohort] set_model_state_dict: nothing was set\n"
-        "  rank 0: broadcast_from_rank0 needs whole tensors on rank 0, but \"first.weight\" is a part there\n"
+        "  rank 0: broadcast_from_rank0 needs full tensors on rank 0, but \"first.weight\" is a shard there\n"
         "    hint: get it with full_state_dict");
     test::require_equal(error_of([&] { set_model_state_dict(*own.model, state, {.broadcast_from_rank0 = true}); }),
                         "full_state_dict must be True when broadcast_from_rank0 is True.");
     PartsNet stranger;
     test::require_equal(
         error_of([&] { get_optimizer_state_dict(*stranger, own.optimizer); }),
-        "[cohort] parameter 0 of the optimizer's group 0 is none of the model's\n"
+        "[cohort] parameter 0 of the optimizer's group 0 is not one of the model's\n"
         "  hint: pass the model that the optimizer was constructed with; with fully_shard both come from the "
         "wrapper, which has the parameters in shards");
     test::require_equal(
         error_of([&] { load_state_dict(own.model->module(), state_dict(*stranger)); }),
-        "[cohort] load_state_dict: parameter \"first.weight\" is one rank's part of a whole, of fully_shard or of a "
-        "tensor-parallel layer\n  hint: set_model_state_dict() with full_state_dict gives each rank its part; a "
-        "tensor-parallel layer has load_whole()");
+        "[cohort] load_state_dict: parameter \"first.weight\" is one rank's shard of a tensor, of fully_shard or of a "
+        "tensor-parallel layer\n  hint: call set_model_state_dict() with full_state_dict, which gives each rank its "
+        "shard, or a tensor-parallel layer's load_whole()");
     group->barrier()->wait();
   });
 }
@@ -407,10 +407,10 @@ TEST(DistributedState, PartsOfAnotherKindMessage) {
 TEST(DistributedState, WhatWasLetGoMessage) {
   on_ranks(2, [](int, const Group& group) {
     Sharded own(group, /*one_memory=*/false);
-    test::require_equal(
-        error_of([&] { state_dict(*own.model); }),
-        "[cohort] state_dict: parameter \"first.weight\" is not there: fully_shard has let it go\n"
-        "  hint: get_model_state_dict() gives this rank's part of it, or, with full_state_dict, all of it");
+    test::require_equal(error_of([&] { state_dict(*own.model); }),
+                        "[cohort] state_dict: parameter \"first.weight\" is not in memory: fully_shard has freed it\n"
+                        "  hint: call get_model_state_dict(), which returns this rank's shard, or, with "
+                        "full_state_dict, the full tensor");
   });
 }
 

@@ -55,7 +55,7 @@ TEST_F(LoadErrors, WeightsAloneMessage) {
   save_file(state_dict(*net), path);
   EXPECT_EQ(load_text(), "[cohort] load_checkpoint: \"" + path +
                              "\" is not a training checkpoint: its metadata has no number \"step\", and it holds no "
-                             "optimizer state\n  hint: weights alone are read by load_model() or load_file()");
+                             "optimizer state\n  hint: read weights alone with load_model() or load_file()");
 }
 
 TEST_F(LoadErrors, PositionThatIsNoNumberMessage) {
@@ -65,7 +65,7 @@ TEST_F(LoadErrors, PositionThatIsNoNumberMessage) {
   save_file(load_file(path), path, metadata);
   EXPECT_EQ(load_text(), "[cohort] load_checkpoint: \"" + path +
                              "\" is not a training checkpoint: its metadata has no number \"epoch\"\n"
-                             "  hint: weights alone are read by load_model() or load_file()");
+                             "  hint: read weights alone with load_model() or load_file()");
 }
 
 TEST_F(LoadErrors, NoOptimizerStateMessage) {
@@ -129,8 +129,8 @@ TEST_F(LoadErrors, OptimizerThatCannotBeLoadedMessage) {
   optim::LBFGS other(net->parameters(), optim::LBFGSOptions());
   EXPECT_EQ(error_text<c10::NotImplementedError>([&] { load_checkpoint(path, *net, &other); }),
             "[cohort] load_checkpoint: \"" + path +
-                "\" does not fit the optimizer\n  caused by: the state of LBFGS is not one of single parameters, "
-                "and cannot be saved by their names\n"
+                "\" does not fit the optimizer\n  caused by: the state of LBFGS does not belong to single parameters, "
+                "so it cannot be saved by their names\n"
                 "  hint: save optimizer_state_dict(optimizer), which is Python's layout");
 }
 

@@ -61,9 +61,8 @@ TEST(Persistence, NoSuchBufferMessage) {
   Masked net;
   const auto text = error_text<c10::ValueError>([&] { mark_non_persistent(*net, "masc"); });
   EXPECT_THAT(text, testing::StartsWith("[cohort] "));
-  EXPECT_THAT(text,
-              testing::EndsWith(" has no buffer \"masc\" (did you mean \"mask\"?)\n"
-                                "  hint: give the module that registers it, and the name without that of the module"));
+  EXPECT_THAT(text, testing::EndsWith(" has no buffer \"masc\" (did you mean \"mask\"?)\n"
+                                      "  hint: pass the module that registers it, and the name without the module's"));
 }
 
 int64_t version_in(const c10::IValue& metadata, const std::string& module) {

@@ -125,7 +125,7 @@ TEST_F(PythonOptimizerState, OptionsThatCannotBeHonouredMessages) {
             "  hint: go on with it in Python, or construct another optimizer and leave its state out");
   EXPECT_EQ(refusal(with_option(state, "decoupled_weight_decay", true)),
             "[cohort] parameter group 0 of the checkpoint has decoupled_weight_decay=True, but this Adam only knows "
-            "decoupled_weight_decay=False\n  hint: Adam with decoupled_weight_decay=True is AdamW");
+            "decoupled_weight_decay=False\n  hint: use AdamW, which is Adam with decoupled_weight_decay=True");
   EXPECT_EQ(
       refusal(with_option(state, "rho", 0.9)),
       "[cohort] load_optimizer_state_dict: parameter group 0 of the checkpoint has rho=0.9, which Adam does not have\n"
@@ -217,11 +217,11 @@ struct Lion : torch::optim::Optimizer {
 
 TEST_F(PythonOptimizerState, OfAnOptimizerOfTheProgram) {
   Lion lion(net->parameters());
-  EXPECT_EQ(error_text<c10::NotImplementedError>([&] { optimizer_state_dict(lion); }),
-            "[cohort] nothing is known of the state of this kind of optimizer; known are SGD, Adam, AdamW, Adagrad, "
-            "RMSprop and "
-            "LBFGS\n  hint: cohort::optim::register_optimizer_kind tells what it keeps; torch::save(optimizer, path) "
-            "stores any");
+  EXPECT_EQ(
+      error_text<c10::NotImplementedError>([&] { optimizer_state_dict(lion); }),
+      "[cohort] the state of this kind of optimizer is not known; known are SGD, Adam, AdamW, Adagrad, "
+      "RMSprop and LBFGS\n  hint: describe the state with cohort::optim::register_optimizer_kind, or store it with "
+      "torch::save(optimizer, path)");
   cohort::optim::register_optimizer_kind(cohort::optim::make_optimizer_kind<Lion, LionOptions, LionState>(
       "Lion",
       [](LionOptions& options) {

@@ -96,7 +96,7 @@ TEST(RefusalOfOneRank, OfWholeValues) {
       const std::string reason =
           ": nothing was set\n  rank 1: set_optimizer_state_dict: the state does not fit the optimizer\n"
           "  \tMissing key(s): \"param_groups.bias.eps\".\n"
-          "    hint: StateDictOptions::strict = false leaves what is missing as it is";
+          "    hint: set StateDictOptions::strict = false to keep what is missing";
       require_equal(
           error_of([&] { set_optimizer_state_dict(*own.model, own.optimizer, no_eps.optimizer, whole_in(group)); }),
           "[cohort] set_optimizer_state_dict" + reason);
@@ -156,7 +156,7 @@ TEST(RefusalOfOneRank, OfPartsOnRankZeroAndOfOptions) {
     const auto state = get_model_state_dict(*own.model);
     require_equal(error_of([&] { set_model_state_dict(*own.model, state, from_rank_0(group)); }),
                   "[cohort] set_model_state_dict: nothing was set\n"
-                  "  rank 0: broadcast_from_rank0 needs whole tensors on rank 0, but \"weight\" is a part there\n"
+                  "  rank 0: broadcast_from_rank0 needs full tensors on rank 0, but \"weight\" is a shard there\n"
                   "    hint: get it with full_state_dict");
     auto options = from_rank_0(group);
     options.full_state_dict = rank != 1;
@@ -181,7 +181,7 @@ TEST(RefusalOfOneRank, OfGetting) {
                   "  rank 1: get_model_state_dict: one of `submodules`, a torch::nn::LinearImpl, is not in the model");
     const std::string reason =
         "[cohort] get_optimizer_state_dict: no rank has got a state\n"
-        "  rank 1: parameter 0 of the optimizer's group 0 is none of the model's\n"
+        "  rank 1: parameter 0 of the optimizer's group 0 is not one of the model's\n"
         "    hint: pass the model that the optimizer was constructed with; with fully_shard both come from the "
         "wrapper, "
         "which has the parameters in shards";

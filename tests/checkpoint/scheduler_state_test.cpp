@@ -87,8 +87,8 @@ TEST_F(SchedulerState, ReduceLROnPlateauIsUnchangedIfRefused) {
             "[cohort] load_scheduler_state_dict: \"best\" of the state is 'x', not a number");
   EXPECT_EQ(
       text("last_epoch", 1e300),
-      "[cohort] load_scheduler_state_dict: \"last_epoch\" of the state is 1e+300, not a whole number of a size that "
-      "counts have");
+      "[cohort] load_scheduler_state_dict: \"last_epoch\" of the state is 1e+300, not a whole number in the range of "
+      "a count");
   c10::impl::GenericList words(c10::AnyType::get());
   words.push_back(std::string("low"));
   EXPECT_EQ(text("min_lrs", words),

@@ -111,7 +111,7 @@ COHORT_WORKER(sharded_one_fails) {
                 "[cohort] load_sharded: cannot load \"" + folder +
                     "\"\n  rank 1: Missing key in checkpoint state_dict: layer.9.weight.\n"
                     "    hint: did you mean \"layer.0.weight\"?\n"
-                    "    hint: allow_partial_load leaves what the checkpoint does not have as it is");
+                    "    hint: set allow_partial_load to keep what the checkpoint does not have");
   REQUIRE(wanted["layer.0.weight"].tensor.eq(-1).all().item<bool>());
   const LoadReport report = load_sharded(wanted, folder, {.allow_partial_load = true});
   REQUIRE(report.missing_keys.size() == static_cast<size_t>(get_rank()));

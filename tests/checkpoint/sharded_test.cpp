@@ -122,13 +122,13 @@ TEST(Sharded, LoadingRefusalsMessage) {
   wanted.insert("w", at::ones({3, 2}));
   EXPECT_EQ(load_problem(wanted, path),
             "Size mismatch between saved torch.Size([2, 3]) and current: torch.Size([3, 2]) for w\n"
-            "  hint: the checkpoint is of a model with other sizes; which part a rank has does not matter");
+            "  hint: load it into a model of the same sizes; the number of ranks does not matter");
   wanted["w"] = StateValue(c10::IValue(1));
   EXPECT_EQ(load_problem(wanted, path), "\"w\" is a tensor in the checkpoint, but a value in the state");
   wanted["w"] = at::ones({2, 3});
   EXPECT_EQ(load_problem(wanted, path, {.strict = true}),
-            "Unexpected key(s) in checkpoint state_dict: \"step\".\n  hint: no rank's state has them; without strict "
-            "they are left out");
+            "Unexpected key(s) in checkpoint state_dict: \"step\".\n  hint: no rank's state has them; leave strict out "
+            "to ignore them");
   load_sharded(wanted, path);
   EXPECT_EQ(load_problem(wanted, path + "/none"), "there is nothing at \"" + path + "/none\"");
 }
@@ -163,7 +163,7 @@ TEST(Sharded, SavingRefusalsMessage) {
   c10::List<at::Tensor> tensors;
   tensors.push_back(at::ones({1}));
   EXPECT_THAT(problem(StateValue(c10::IValue(tensors))),
-              testing::HasSubstr("hint: tensors need keys of their own, not a place in a list or dict"));
+              testing::HasSubstr("hint: give tensors keys of their own, not a place in a list or dict"));
   EXPECT_FALSE(fs::exists(path));
   problem(at::ones({2}), {.num_files = -1});
   save_sharded(ShardedStateDict(), path);

@@ -95,7 +95,7 @@ TEST_F(TorchFile, WhatCannotBeWrittenMessage) {
   EXPECT_EQ(save_error(dict),
             "[cohort] save: cannot write \"bytes\": the tensor is of dtype Byte, but another one in the same memory of "
             "Float, "
-            "which the format cannot say; clone() one of them");
+            "which the format cannot express; clone() one of them");
   IValue deep(1);
   for (int i = 0; i < 300; ++i) deep = c10::ivalue::Tuple::create({deep});
   EXPECT_TRUE(save_error(deep).ends_with(": it is nested deeper than 200"));
@@ -115,8 +115,8 @@ TEST_F(TorchFile, OtherThanTensorsByNameMessage) {
     save(value, path);
     return error_text<c10::Error>([&] { load_tensors(path); });
   };
-  const std::string start = "[cohort] load_tensors: \"" + path + "\" holds other than one dict of tensors: ";
-  const std::string hint = "\n  hint: load() gives the whole value";
+  const std::string start = "[cohort] load_tensors: \"" + path + "\" does not hold a single dict of tensors: ";
+  const std::string hint = "\n  hint: call load(), which returns the whole value";
   EXPECT_EQ(error(at::ones({1})), start + "its value is of type Tensor" + hint);
   auto dict = any_dict();
   dict.insert("epoch", 3);

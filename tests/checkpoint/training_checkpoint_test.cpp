@@ -198,7 +198,7 @@ TEST(OptimizerState, OtherOptimizersMessage) {
   nn::Linear net(2, 1);
   optim::LBFGS optimizer(net->parameters(), optim::LBFGSOptions());
   EXPECT_EQ(error_text<c10::NotImplementedError>([&] { optimizer_state_dict(optimizer, net->named_parameters()); }),
-            "[cohort] the state of LBFGS is not one of single parameters, and cannot be saved by their names\n"
+            "[cohort] the state of LBFGS does not belong to single parameters, so it cannot be saved by their names\n"
             "  hint: save optimizer_state_dict(optimizer), which is Python's layout");
 }
 

@@ -26,18 +26,14 @@ using test::run_rank_threads;
 using test::thread_mesh;
 
 constexpr const char* kNoData =
-    "[cohort] DTensor: this tensor lies in parts on the ranks of a mesh and has no data of its own, but something "
-    "wants a "
-    "pointer to its data: printing, saving, a kernel or a library that reads memory\n  hint: give it "
-    "DTensor(x).to_local(), "
-    "this rank's part, or DTensor(x).full_tensor(), for which all ranks call";
+    "[cohort] DTensor: this tensor is distributed over the ranks of a mesh and has no data of its own, but something "
+    "needs a pointer to its data: printing, saving, a kernel or a library that reads memory\n  hint: give it "
+    "DTensor(x).to_local(), this rank's shard, or DTensor(x).full_tensor(), which all ranks must call";
 
 std::string no_rule(const std::string& name, const std::string& given) {
-  return "[cohort] DTensor: " + name +
-         " has no sharding rule, so that it cannot be done on tensors that lie in parts (" + given +
-         ")\n  hint: give it DTensor(x).full_tensor(), which all ranks gather, or DTensor(x).to_local(), this rank's "
-         "part; or "
-         "say how ranks do it: cohort::register_sharding_rule(\"" +
+  return "[cohort] DTensor: " + name + " has no sharding rule, so it cannot run on distributed tensors (" + given +
+         ")\n  hint: give it DTensor(x).full_tensor(), which all ranks must call, or DTensor(x).to_local(), this "
+         "rank's shard; or add a rule with cohort::register_sharding_rule(\"" +
          name + "\", ...)";
 }
 
@@ -52,7 +48,7 @@ void on_two_ranks(Fn fn) {
 TEST(DTensorErrors, OperationsWithoutARule) {
   on_two_ranks([](const DeviceMesh&, const DTensor& x) {
     const auto before = comm_counts();
-    const std::string given = "argument 0 has shape [4, 3] and lies as (Shard(dim=0),)";
+    const std::string given = "argument 0 has shape [4, 3] and placements (Shard(dim=0),)";
     REQUIRE_EQUAL(error_of([&] { x.erfinv(); }), no_rule("aten::erfinv", given));
     REQUIRE_EQUAL(error_of([&] { x.as_strided({2}, {1}); }), no_rule("aten::as_strided", given));
     // A kernel for all backends, which would make a plain tensor of a wrapper.
@@ -76,12 +72,12 @@ TEST(DTensorErrors, PlainTensorsBeside) {
   on_two_ranks([](const DeviceMesh&, const DTensor& x) {
     const auto plain = at::ones({4, 3});
     REQUIRE(at::equal(DTensor(x + plain).full_tensor(), at::full({4, 3}, 2.f)));
-    REQUIRE_EQUAL(error_of([&] { plain.add_(x); }),
-                  "[cohort] DTensor: aten::add_.Tensor would write a DTensor's values into argument 0, a plain tensor "
-                  "of shape [4, 3]\n  "
-                  "hint: x.copy_(DTensor(y).full_tensor()) gathers it first; a gradient is plain here and a DTensor "
-                  "there if its parameter "
-                  "was distributed after the first backward: clear gradients with zero_grad() in between");
+    REQUIRE_EQUAL(
+        error_of([&] { plain.add_(x); }),
+        "[cohort] DTensor: aten::add_.Tensor would write a DTensor's values into argument 0, a plain tensor "
+        "of shape [4, 3]\n  hint: gather it first with x.copy_(DTensor(y).full_tensor()); a gradient is plain here and "
+        "a DTensor there if its parameter was distributed after the first backward: clear gradients with zero_grad() "
+        "in between");
     const auto leaf = at::ones({4, 3}).requires_grad_();
     REQUIRE_EQUAL(error_of([&] { x* leaf; }),
                   "[cohort] DTensor: argument 1 of aten::mul.Tensor, of shape [4, 3], is a plain tensor that requires "
@@ -100,7 +96,7 @@ TEST(DTensorErrors, WhatCannotStayInPlace) {
     REQUIRE_EQUAL(
         error_of([&] { x.exp_(); }),
         "[cohort] DTensor: aten::exp_ works in place on a tensor of shape [4] that is Partial(sum) on axis 0 of its "
-        "mesh, and cannot be done without placing it otherwise\n  hint: use the form that returns a new tensor, or "
+        "mesh, and needs it in other placements\n  hint: use the form that returns a new tensor, or "
         "DTensor(x).redistribute({Replicate()}) before");
   });
 }
@@ -157,12 +153,11 @@ COHORT_WORKER(dtensor_user_rules) {
   });
   REQUIRE_EQUAL(
       error_of([&] { x.cumprod(0); }),
-      "[cohort] the sharding rule of aten::cumprod names 1 tensors and 0 results, but the call has 1 and 1\n  hint: an "
-      "option has a placement for each tensor among the arguments that is there, and for each result");
+      "[cohort] the sharding rule of aten::cumprod names 1 tensors and 0 results, but the call has 1 and 1\n  hint: "
+      "give an option one placement for each defined tensor among the arguments, and one for each result");
   REQUIRE_EQUAL(error_of([] { register_sharding_rule("aten::cumprodd", columns); }),
-                "[cohort] register_sharding_rule: LibTorch knows no operation \"aten::cumprodd\"\n  hint: the name is "
-                "that of the "
-                "schema, with the overload behind a dot: \"aten::add.Tensor\"");
+                "[cohort] register_sharding_rule: LibTorch knows no operation \"aten::cumprodd\"\n  hint: give the "
+                "schema's name, with the overload after a dot: \"aten::add.Tensor\"");
 }
 
 // Rows by number, of a table of which each rank has some columns.

@@ -210,7 +210,7 @@ TEST(DistributeTensor, WrongArgumentsMessage) {
                   "[cohort] The local tensor has shape (3,), but " + spec.to_string() + " gives this rank (2,)");
     const ShardSpec odd(mesh, {Partial("median")}, {3}, at::kFloat);
     REQUIRE_EQUAL(error_of([&] { dtensor::gathered(at::ones({3}), odd); }),
-                  "[cohort] Partial(median) is no reduction that this library knows");
+                  "[cohort] Partial(median) is not a reduction that this library knows");
   });
 }
 

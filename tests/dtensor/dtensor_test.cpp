@@ -50,9 +50,8 @@ TEST(DTensor, RunCheckTakesTheFirstRanksValues) {
         error_of([&] { DTensor::from_local(at::ones({1 + rank}), mesh, {Shard(0)}, {.run_check = true}); });
     REQUIRE_EQUAL(
         error,
-        "[cohort] DTensor::from_local: no DTensor was made, as the ranks differ: the shape of the whole tensor "
-        "is (2,) on rank 0, but (4,) on rank 1\n  hint: parts of different sizes need options.shape and "
-        "options.stride");
+        "[cohort] DTensor::from_local: no DTensor was made, as the ranks differ: the global shape is (2,) on "
+        "rank 0, but (4,) on rank 1\n  hint: set options.shape and options.stride if shards have different sizes");
   });
 }
 
@@ -175,10 +174,9 @@ TEST(DTensor, TellsWhatItIs) {
 TEST(DTensor, WrongArgumentsMessage) {
   run_rank_threads(2, [](int, const Group& group) {
     const auto mesh = thread_mesh(group, {2});
-    REQUIRE_EQUAL(
-        error_of([] { DTensor(at::ones({2})); }),
-        "[cohort] DTensor: this tensor is a plain one\n  hint: distribute_tensor(x, mesh, placements) makes one of a "
-        "whole tensor, DTensor::from_local of parts");
+    REQUIRE_EQUAL(error_of([] { DTensor(at::ones({2})); }),
+                  "[cohort] DTensor: this tensor is not a DTensor\n  hint: make a DTensor from a full tensor with "
+                  "distribute_tensor(x, mesh, placements), or from shards with DTensor::from_local");
     REQUIRE_EQUAL(error_of([&] { DTensor::from_local(at::ones({2}), mesh, {Shard(0)}, {.shape = {4}}); }),
                   "Found shape:(4,), stride:(). Please pass both shape and stride at the same time.");
     REQUIRE_EQUAL(error_of([&] { DTensor::from_local(at::ones({2}), mesh, {}); }),
@@ -211,7 +209,7 @@ TEST(DTensor, ModulesKeepTheirParameters) {
     REQUIRE_EQUAL(error_of([&] { distribute_parameter(linear->bias, mesh, {Shard(0)}); }),
                   "[cohort] distribute_parameter: the parameter is a DTensor already, " +
                       DTensor(linear->bias).spec().to_string() +
-                      "\n  hint: DTensor(x).redistribute(placements) gives it other placements");
+                      "\n  hint: change its placements with DTensor(x).redistribute(placements)");
     torch::nn::Linear other(3, 5);
     other->forward(at::ones({2, 3})).sum().backward();
     REQUIRE_EQUAL(

@@ -213,7 +213,7 @@ COHORT_WORKER(dtensor_torch_load) {
   };
   distribute_module(*linear, mesh, shard);
   std::ostringstream out;
-  REQUIRE(error_of([&] { torch::save(linear, out); }).find("[cohort] DTensor: this tensor lies in parts") !=
+  REQUIRE(error_of([&] { torch::save(linear, out); }).find("[cohort] DTensor: this tensor is distributed") !=
           std::string::npos);
   torch::load(linear, file);
   REQUIRE(at::equal(DTensor(linear->weight.detach()).full_tensor(), whole->weight));
@@ -226,7 +226,7 @@ COHORT_WORKER(dtensor_torch_load) {
   torch::save(larger, other);
   REQUIRE_EQUAL(error_of([&] { torch::load(linear, other); }),
                 "[cohort] DTensor: a tensor of shape [4, 3] and Float cannot become one of shape [5, 3] and Float\n  "
-                "hint: a file for torch::load must be of the same model; or load before distribute_module");
+                "hint: use a file of the same model for torch::load, or load before distribute_module");
   linear->zero_grad();
   linear->bias.set_data(at::ones({4}));
   REQUIRE_EQUAL(error_of([&] {

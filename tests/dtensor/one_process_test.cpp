@@ -100,9 +100,10 @@ TEST(DTensorAsInOneProcess, WordsOutsideOfTheTableAreErrors) {
     const auto table = cut(at::arange(8, at::kFloat).view({4, 2}), thread_mesh(group, {2}));
     for (const int64_t word : {-1, 4}) {
       const auto indices = at::tensor({int64_t{1}, word});
-      REQUIRE_EQUAL(error_of([&] { at::embedding(table, indices); }),
-                    "[cohort] DTensor: aten::embedding: index " + std::to_string(word) +
-                        " is outside a table of 4 rows\n  hint: the tokenizer may have more words than the model");
+      REQUIRE_EQUAL(
+          error_of([&] { at::embedding(table, indices); }),
+          "[cohort] DTensor: aten::embedding: index " + std::to_string(word) +
+              " is outside a table of 4 rows\n  hint: check whether the tokenizer has more words than the model");
     }
     REQUIRE(at::equal(DTensor(at::embedding(table, at::tensor({3, 0}, at::kLong))).full_tensor(),
                       at::tensor({6.f, 7.f, 0.f, 1.f}).view({2, 2})));
@@ -233,7 +234,7 @@ TEST(DTensorAsInOneProcess, AWrongTargetOfOneRankIsAnErrorOnAll) {
       const DTensor scores = distribute_tensor(at::zeros({4, 3}), mesh, {Shard(0), classes}, std::nullopt);
       const DTensor targets = distribute_tensor(wrong, mesh, {Shard(0), Replicate()}, std::nullopt);
       REQUIRE_EQUAL(error_of([&] { at::nll_loss(scores, targets); }),
-                    rank < 2 ? "[cohort] DTensor: aten::nll_loss_forward: another rank has a target that is no class"
+                    rank < 2 ? "[cohort] DTensor: aten::nll_loss_forward: another rank has a target that is not a class"
                              : "Target 7 is out of bounds.");
     }
   });

@@ -36,16 +36,15 @@ CheckpointerOptions completed(CheckpointerOptions options) {
   if (options.keep_last == 0 && (options.keep_every > 0 || options.keep_best > 0)) {
     refuse_options(
         "keep_every and keep_best say what is kept besides the last ones, but keep_last = 0 keeps all\n"
-        "  hint: keep_last = 1 is the least");
+        "  hint: set keep_last to at least 1");
   }
   if (!options.format.write && !options.format.read) options.format = default_format();
-  if (!options.format.write || !options.format.read)
-    refuse_options("its format has no function to write, or none to read");
+  if (!options.format.write || !options.format.read) refuse_options("its format lacks a function to write or to read");
   return options;
 }
 
-// All ranks, in a group of their own, whose tensors lie on the CPU, whatever the default group is for. `purpose`: what its errors
-// call it.
+// Returns all ranks, in a group of their own for CPU tensors, whatever the default group is for. `purpose`: the group's name in
+// errors.
 comm::RankExchange ranks_for(const std::string& purpose) {
   if (!is_initialized() || get_world_size() == 1) return comm::RankExchange({});
   return comm::RankExchange(new_group({}, {.backend = get_backend() == "shm" ? "shm" : "gloo", .group_desc = purpose}));
@@ -65,8 +64,7 @@ class Checkpointer::State {
     refuse_folder_of_others();
     if (!front_.is_first()) return;
     for (const auto& name : files::remove_leftovers(folder_)) {
-      base::log_info(
-          fmt::format("Checkpointer: removed \"{}/{}\", which a run has left that was killed", folder_, name));
+      base::log_info(fmt::format("Checkpointer: removed \"{}/{}\", which a killed run has left", folder_, name));
     }
   }
 
@@ -94,11 +92,11 @@ class Checkpointer::State {
     if (!is_due && !keeps_copy) return false;
     const ShardedStateDict current = state();
     if (keeps_copy) {
-      snapshot_step_ = -1;  // while the copy is not whole
+      snapshot_step_ = -1;  // until the copy is complete
       snapshot_.take(current);
       snapshot_step_ = step;
     }
-    // The last one of a run is never refused.
+    // A run's last save is never refused.
     return is_due && save(step, current, info, is_stop ? WhenBusy::kWait : options_.when_busy);
   }
 
@@ -152,7 +150,7 @@ class Checkpointer::State {
             .lock = &lock_};
   }
 
-  // Who only reads, or saves when told to, is told at the first save.
+  // Throws only if this object saves by itself. Others learn of the lock at their first save.
   void refuse_folder_of_others() {
     if (options_.every_steps == 0 && options_.every.count() == 0 && options_.stop_signals.empty()) return;
     const auto locked = front_.is_first() ? lock_.take_if_possible() : base::Result<void>();
@@ -172,7 +170,7 @@ class Checkpointer::State {
     });
   }
 
-  // Afterwards no save goes on, and the outcome of the newest is known.
+  // Ends the running save and takes its outcome.
   void finish() {
     if (!thread_.joinable()) return;
     thread_.join();
@@ -181,7 +179,7 @@ class Checkpointer::State {
     if (last_error_.empty()) saved_step_ = saving_step_;
   }
 
-  // Sets is_time_, and stops_; true if a stop is asked for the first time. One small exchange, where it can matter at all.
+  // Sets is_time_ and stops_; returns true the first time that a stop is requested. Exchanges a few numbers, if that can matter.
   bool hear_ranks(int64_t step) {
     const bool is_time =
         front_.is_first() && options_.every.count() > 0 && SaveClock::now() - last_save_ >= options_.every;
@@ -189,14 +187,14 @@ class Checkpointer::State {
     if (options_.every.count() > 0 || !options_.stop_signals.empty()) heard = front_.largest(heard);
     TORCH_CHECK(heard[2] == -heard[3], "[cohort] Checkpointer: maybe_save() was called with step ", -heard[3],
                 " on one rank and with step ", heard[2],
-                " on another\n  hint: all ranks call it after each step, with the same number");
+                " on another\n  hint: call it on all ranks after each step, with the same number");
     is_time_ = heard[0] != 0;
     return heard[1] != 0 && !std::exchange(stops_, true);
   }
 
   const std::string folder_;
   const CheckpointerOptions options_;
-  /// Used by the caller's thread, and by the one that saves.
+  /// Used by the caller's thread and by the saving thread.
   const comm::RankExchange front_;
   const comm::RankExchange back_;
   const StopSignals signals_;
@@ -211,7 +209,7 @@ class Checkpointer::State {
 
   std::thread thread_;
   std::atomic<bool> is_saving_ = false;
-  /// Belongs to the thread until it is joined.
+  /// Written by the saving thread until it is joined.
   std::string outcome_;
   int64_t saving_step_ = -1;
   int64_t saved_step_ = -1;
@@ -262,8 +260,9 @@ std::optional<int64_t> Checkpointer::load_latest(ShardedStateDict& state) {
 
 SavedCheckpoint Checkpointer::load(int64_t step, ShardedStateDict& state) {
   auto saved = state_->find(step);
-  TORCH_CHECK(saved.has_value(), "[cohort] Checkpointer: \"", state_->folder(), "\" holds no whole checkpoint of step ",
-              step, "\n  hint: latest() gives the newest one; `cohort ckpt ls ", state_->folder(), "` lists all");
+  TORCH_CHECK(saved.has_value(), "[cohort] Checkpointer: \"", state_->folder(),
+              "\" has no complete checkpoint of step ", step,
+              "\n  hint: call latest() for the newest one, or list all with `cohort ckpt ls ", state_->folder(), "`");
   state_->read(state, *saved);
   return std::move(*saved);
 }

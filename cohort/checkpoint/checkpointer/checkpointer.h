@@ -1,4 +1,4 @@
-/// Checkpointer: the checkpoints of a run, in a folder of its own, one folder each ("step-00001200").
+/// Checkpointer: keeps the checkpoints of a run in one folder, each in a folder of its own ("step-00001200").
 ///
 ///     checkpoint::Checkpointer checkpoints("runs/a", {.every_steps = 500, .keep_last = 3, .stop_signals = {SIGTERM}});
 ///     const int64_t begin = checkpoints.load_latest(state).value_or(0);
@@ -8,13 +8,12 @@
 ///     }
 ///     checkpoints.wait();
 ///
-/// A checkpoint appears whole or not at all, whenever a process is killed and whatever the disk refuses: it is written under
-/// another name, has a manifest with the sizes and checksums of its files, is synced to disk, and renamed.
+/// A checkpoint is complete or does not appear at all, whenever a process is killed and whatever error the disk gives: it is
+/// written under another name, gets a manifest with the sizes and checksums of its files, is synced to disk, and renamed.
 ///
-/// Collective: every rank of the default group (this process alone where there is none) makes the same calls in the same
-/// order, with the same folder, which all must see. What one rank cannot do is an error on all: c10::Error that names the
-/// ranks and hosts.
-/// Thread-safety: one thread at a time. Let it end before destroy_process_group(), and before the process ends.
+/// Collective: every rank of the default group (or this process alone, without a group) makes the same calls in the same
+/// order, with the same folder, which all must see. If one rank fails, all throw a c10::Error that names the ranks and hosts.
+/// Thread-safety: one thread at a time. Destroy it before destroy_process_group(), and before the process ends.
 #pragma once
 
 #include <chrono>
@@ -32,10 +31,10 @@
 
 namespace cohort::checkpoint {
 
-/// How one checkpoint is written and read. Every rank calls, with the same folder; `group`: all ranks, for the exclusive use of
-/// this call; null for a process alone.
+/// Functions that write and read one checkpoint. Every rank calls, with the same folder. `group`: all ranks, only for this call;
+/// null if this process is alone.
 struct CheckpointFormat {
-  /// Writes into `folder`, which is there and empty. In a thread of the Checkpointer, unless saves are synchronous.
+  /// Writes into `folder`, which exists and is empty. Called in a thread of the Checkpointer, unless saves are synchronous.
   /// Returns: the files that this rank has written, by names below `folder`.
   std::function<std::vector<std::string>(const ShardedStateDict& state, const std::string& folder, const Group& group)>
       write;
@@ -43,52 +42,53 @@ struct CheckpointFormat {
   std::function<void(ShardedStateDict& state, const std::string& folder, const Group& group)> read;
 };
 
-/// A save while the one before it still goes on.
+/// The treatment of a save while the previous one is still running.
 enum class WhenBusy {
   kWait,
   kRefuse,  ///< save() returns false
 };
 
-/// What a save that failed does to training. Checkpoints that were there are untouched either way.
+/// The effect of a failed save on training. Existing checkpoints are untouched either way.
 enum class OnSaveError {
   kThrow,     ///< the next call that saves throws, or wait()
-  kContinue,  ///< it is a warning, and last_error()
+  kContinue,  ///< prints a warning; last_error() has the text
 };
 
 struct CheckpointerOptions {
-  /// When maybe_save() saves: at multiples of so many steps; when so much time has passed since the last save, by rank 0's
-  /// clock; 0: never. And after one of `stop_signals` has come to any rank.
+  /// When maybe_save() saves: at multiples of this many steps, when this much time has passed since the last save by rank 0's
+  /// clock (0 means never), and after any rank has got one of `stop_signals`.
   int64_t every_steps = 0;
   std::chrono::milliseconds every{0};
-  /// Signals that ask for a last checkpoint, such as SIGTERM. While a Checkpointer lives it handles them; a second one of
-  /// the same kind ends the process.
+  /// Signals that ask for a last checkpoint, such as SIGTERM. A Checkpointer handles them as long as it lives; a second signal
+  /// of the same kind ends the process.
   std::vector<int> stop_signals = {};
-  /// run(): so often maybe_save() keeps a copy of the state in memory, to be saved when an exception comes; 0: never.
+  /// run(): how often, in steps, maybe_save() copies the state in memory, to save it after an exception. 0 means never.
   int64_t snapshot_every_steps = 0;
-  /// How long run() waits for other ranks when an exception has come.
+  /// The time that run() waits for other ranks after an exception.
   std::chrono::milliseconds exception_timeout = std::chrono::seconds(30);
 
-  /// Training goes on once the state is copied, into memory that is kept from save to save.
+  /// Whether training goes on once the state is copied, into memory that is reused from save to save.
   bool asynchronous = true;
   WhenBusy when_busy = WhenBusy::kWait;
   OnSaveError on_error = OnSaveError::kThrow;
 
-  /// What is kept: the newest ones (0: all); besides those, for ever, multiples of so many steps; besides those, the ones
-  /// with the best metric, the lowest unless told otherwise.
+  /// The checkpoints to keep: the newest ones (0 means all); also, for ever, multiples of this many steps; also the ones with
+  /// the best metric, which is the lowest unless `highest_is_best`.
   int64_t keep_last = 0;
   int64_t keep_every = 0;
   int64_t keep_best = 0;
   bool highest_is_best = false;
 
   /// latest() and the loads read every byte and compare checksums; false: only names and sizes.
+  /// Whether latest() and the loads read every byte and compare checksums. If false, they check only names and sizes.
   bool verify_checksums = true;
-  /// Default: save_sharded and load_sharded (sharded_checkpoint.h), so that any number of ranks loads what others saved.
+  /// If not set, save_sharded and load_sharded (sharded_checkpoint.h), so that any number of ranks can load.
   CheckpointFormat format = {};
 };
 
 struct SaveInfo {
   std::optional<double> metric = {};
-  /// Texts that stand in the manifest. Rank 0's count.
+  /// Texts for the manifest. Rank 0's are used.
   std::map<std::string, std::string> metadata = {};
 };
 
@@ -100,40 +100,40 @@ struct SavedCheckpoint {
 
 class COHORT_API Checkpointer {
  public:
-  /// Removes what killed runs have left of unfinished saves; the folder need not exist yet.
-  /// Throws c10::ValueError for options that cannot work, and c10::Error where it is to save by itself and another job saves in
-  /// this folder, which rank 0's host and pid in its file ".lock" tell; else the first save says so. The lock goes with the
-  /// Checkpointer, or with its process.
+  /// Removes unfinished saves of killed runs; the folder need not exist yet.
+  /// Throws c10::ValueError for invalid options. Throws c10::Error if it is to save by itself and another job saves in this
+  /// folder; the text has the other job's rank 0 (host and pid in the file ".lock"). A Checkpointer that saves only on request
+  /// throws this at its first save. The lock is released with the Checkpointer, or when its process ends.
   explicit Checkpointer(std::string folder, CheckpointerOptions options = {});
-  /// Waits for the save that goes on. Its error, and one that nobody has heard of yet, is a warning.
+  /// Waits for the running save. Its error, and an error that was not reported yet, is printed as a warning.
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  /// Saves `state` as `step`, replacing a checkpoint of this step. Requires step >= 0. The state may change once it returns.
-  /// Returns: false if it was refused (WhenBusy::kRefuse), alike on all ranks.
+  /// Saves `state` as `step`, and replaces a checkpoint of this step. Requires: step >= 0. The state may change after the return.
+  /// Returns: false if it was refused (WhenBusy::kRefuse), on all ranks alike.
   /// Throws the error of the save before it (OnSaveError::kThrow), and its own where it is synchronous.
   bool save(int64_t step, const ShardedStateDict& state, const SaveInfo& info = {});
 
-  /// Saves if it is time to, or a stop was asked for; `state` is called only then. Call it after each step on every rank.
+  /// Saves if a save is due or a stop was requested; calls `state` only then. Call it after each step on every rank.
   /// Returns: whether it has saved.
   bool maybe_save(int64_t step, const std::function<ShardedStateDict()>& state, const SaveInfo& info = {});
-  /// True, alike on all ranks, from the maybe_save() on that has saved because of a signal.
+  /// Whether maybe_save() has saved because of a signal; the same on all ranks.
   bool stop_requested() const;
 
-  /// Waits for the save that goes on. Throws its error (OnSaveError::kThrow).
+  /// Waits for the running save. Throws its error (OnSaveError::kThrow).
   void wait();
-  /// The text of the newest save's error; empty if it succeeded.
+  /// Returns the text of the newest save's error; empty if it succeeded.
   const std::string& last_error() const;
 
-  /// Calls `body`. When an exception leaves it, finishes the save that goes on and saves the newest copy that is in memory
-  /// (snapshot_every_steps), if all ranks come here with one of the same step. The exception is thrown on, whatever happens.
+  /// Calls `body`. If an exception leaves it, finishes the running save and saves the newest copy in memory
+  /// (snapshot_every_steps), if all ranks have a copy of the same step. Throws the exception on in every case.
   void run(const std::function<void()>& body);
 
-  /// The newest checkpoint that is whole; of newer ones that are not a warning says why. All ranks get rank 0's answer.
+  /// Returns the newest complete checkpoint; warns why newer ones are not complete. All ranks get rank 0's answer.
   /// Throws c10::Error naming ranks and hosts that do not see the same folder.
   std::optional<SavedCheckpoint> latest();
-  /// Reads latest() into `state`. Returns: its step; nothing, and `state` untouched, if there is none.
+  /// Reads latest() into `state`. Returns: its step. Without a checkpoint it is absent, and `state` is unchanged.
   std::optional<int64_t> load_latest(ShardedStateDict& state);
   /// Reads the checkpoint of `step`. Throws c10::Error unless it is there and whole.
   SavedCheckpoint load(int64_t step, ShardedStateDict& state);

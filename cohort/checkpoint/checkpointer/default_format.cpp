@@ -9,7 +9,7 @@
 namespace cohort::checkpoint {
 namespace {
 
-// Each rank describes a part of the files to the manifest, whoever wrote them: they are complete, and on disk.
+// Returns this rank's share of all files, for the manifest. Which rank wrote them does not matter: they are complete and on disk.
 std::vector<std::string> own_share(const std::string& folder, const Group& group) {
   const std::vector<std::string> names =
       comm::or_throw(base::names_in_folder(folder), "cannot list the folder \"" + folder + "\"");

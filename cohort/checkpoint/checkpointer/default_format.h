@@ -1,4 +1,4 @@
-/// How a Checkpointer writes where nothing else is said: save_sharded and load_sharded.
+/// The default format of a Checkpointer: save_sharded and load_sharded.
 #pragma once
 
 #include "cohort/checkpoint/checkpointer/checkpointer.h"

@@ -21,7 +21,7 @@ using base::Result;
 constexpr std::chrono::seconds kTimeToEnd{5};
 constexpr std::chrono::milliseconds kPause{50};
 
-// The locks of this process: several Checkpointers of one job may use a folder. Leaked, as those may be destroyed at exit.
+// The locks of this process; several Checkpointers of one job may use a folder. Leaked, because these may be destroyed at exit.
 struct Locks {
   std::mutex mutex;
   std::map<std::string, std::weak_ptr<LockFile>> of_folder;
@@ -35,7 +35,7 @@ std::string lock_path(const std::string& folder) { return folder + "/.lock"; }
 
 }  // namespace
 
-// Returns: false if another process has the lock.
+// Returns false if another process has the lock.
 Result<bool> FolderLock::try_take() {
   std::error_code error;
   const std::string name = std::filesystem::weakly_canonical(folder_, error).string();

@@ -1,7 +1,7 @@
-/// FolderLock: one job at a time saves its checkpoints in a folder.
+/// FolderLock: lets one job at a time save its checkpoints in a folder.
 ///
-/// A file ".lock" in the folder says which process saves there, rank 0 of its job. It goes with the process's last FolderLock of
-/// the folder, and locks nobody out once the process is gone, however it ended.
+/// A file ".lock" in the folder names the process that saves there, rank 0 of its job. The lock is released with the process's
+/// last FolderLock of the folder. A process that has ended, in any way, locks nobody out.
 /// Thread-safety: one thread at a time for each object.
 #pragma once
 
@@ -16,10 +16,10 @@ namespace cohort::checkpoint {
 class FolderLock {
  public:
   explicit FolderLock(std::string folder) : folder_(std::move(folder)) {}
-  /// Makes the folder if it is absent. Waits a few seconds for a process that may be ending; then the error names the process
-  /// that saves there. Does nothing if this object has the lock.
+  /// Takes the lock, and makes the folder if it does not exist. Waits a few seconds for a process that may be ending; then the
+  /// error names the process that saves there. Does nothing if this object has the lock.
   base::Result<void> take();
-  /// The same where the folder is there and can be locked; that it cannot is for a save to say.
+  /// As above, if the folder exists and can be locked. Otherwise returns without the lock; the first save reports the reason.
   base::Result<void> take_if_possible();
 
  private:

@@ -25,7 +25,7 @@ using comm::StepResult;
 constexpr const char* kSharedFolderHint =
     "all ranks need the same folder: give one on a file system that all hosts share, by its absolute path";
 
-// "rank 1 (node7): cannot write ..."; of a process alone the text.
+// Returns "rank 1 (node7): cannot write ..."; for a process alone the text itself.
 std::string with_rank(const RankExchange& ranks, const std::string& text) {
   if (ranks.size() == 1) return text;
   return fmt::format("rank {} ({}): {}", ranks.rank(), base::host_name(), text);
@@ -79,7 +79,7 @@ class SaveRound {
  private:
   base::Error problem(const std::string& text) const { return base::Error(with_rank(ranks_, text)); }
 
-  // The folder's name.
+  // Returns the folder's name.
   StepResult begin() {
     if (const auto locked = request_.lock->take(); !locked) return problem(locked.error().describe());
     auto draft = files::CheckpointDraft::begin(request_.root, request_.step);
@@ -88,7 +88,7 @@ class SaveRound {
     return std::filesystem::path(draft_->folder()).filename().string();
   }
 
-  // Every rank must have the same step in mind, and see what rank 0 has made.
+  // Checks that this rank saves the same step and sees the folder that rank 0 has made.
   StepResult look_at(const std::string& folder) const {
     const auto name = std::filesystem::path(folder).filename().string();
     const auto step_text = files::checkpoint_name(request_.step);
@@ -100,7 +100,7 @@ class SaveRound {
     return problem(fmt::format("does not see \"{}\", which rank 0 has made", folder));
   }
 
-  // The manifest of this rank's files.
+  // Returns the manifest of this rank's files.
   StepResult write(const std::string& folder) const {
     const auto written = comm::attempt([&] {
       files::Manifest manifest;
@@ -134,7 +134,7 @@ class SaveRound {
   std::optional<files::CheckpointDraft> draft_;  // rank 0 only
 };
 
-// Rank 0's list, from the newest on.
+// Rank 0's list of checkpoints, the newest first.
 class Candidates {
  public:
   Candidates(const std::string& root, std::optional<int64_t> step) : root_(root) {
@@ -148,7 +148,7 @@ class Candidates {
     }
   }
 
-  // The manifest of the next one; empty after the last one.
+  // Returns the manifest of the next checkpoint; empty after the last one.
   StepResult next() {
     if (!error_.empty()) return base::Error(error_);
     for (; index_ < found_.size(); ++index_) {
@@ -171,7 +171,7 @@ class Candidates {
   size_t index_ = 0;
 };
 
-// That this rank sees the same manifest.
+// Checks that this rank sees the same manifest.
 StepResult compare_view(const RankExchange& ranks, const std::string& folder, const files::Manifest& manifest) {
   const auto own = files::read_manifest(folder);
   if (!own) return base::Error(with_rank(ranks, fmt::format("\"{}\": {}", folder, own.error().message())));
@@ -179,7 +179,7 @@ StepResult compare_view(const RankExchange& ranks, const std::string& folder, co
   return base::Error(with_rank(ranks, fmt::format("\"{}\" is another checkpoint than rank 0's", folder)));
 }
 
-// Of the files this rank's share.
+// Checks this rank's share of the files.
 StepResult check_share(const RankExchange& ranks, const std::string& folder, const files::Manifest& manifest,
                        files::CheckpointCheck check) {
   for (size_t i = ranks.rank(); i < manifest.files.size(); i += ranks.size()) {

@@ -1,4 +1,4 @@
-/// One save, and one search, by all ranks of a run.
+/// A save, and a search, that all ranks of a run do together.
 #pragma once
 
 #include <optional>
@@ -18,16 +18,16 @@ struct SaveRequest {
   const ShardedStateDict* state = nullptr;
   SaveInfo info;
   files::RetentionRules rules;
-  /// Of `root`; rank 0 takes it.
+  /// The lock of `root`; rank 0 takes it.
   FolderLock* lock = nullptr;
 };
 
-/// Writes a checkpoint, and removes those that the rules do not keep. Never throws.
-/// Returns: an empty text, or what went wrong, of all ranks that had a problem; alike on all ranks that can still talk.
+/// Writes a checkpoint, and removes checkpoints that the rules do not keep. Never throws.
+/// Returns: an empty text, or the errors of all ranks that have failed; the same on all ranks that can still communicate.
 std::string save_together(const comm::RankExchange& ranks, const CheckpointFormat& format, const SaveRequest& request);
 
-/// The newest checkpoint that is whole, or the one of `step`. Checksums are compared by all ranks, a part of the files each.
-/// Throws c10::Error where ranks do not see the same, and where the one of `step` is not there or not whole.
+/// Returns the newest complete checkpoint, or the one of `step`. Each rank compares the checksums of some of the files.
+/// Throws c10::Error if ranks do not see the same folder, or if the checkpoint of `step` does not exist or is not complete.
 std::optional<SavedCheckpoint> find_together(const comm::RankExchange& ranks, const std::string& root,
                                              files::CheckpointCheck check, std::optional<int64_t> step = {});
 

@@ -21,12 +21,12 @@ StopSignals::StopSignals(const std::vector<int>& signals) {
     struct sigaction action {
     }, before{};
     action.sa_handler = notice_signal;
-    // Who sends it a second time does not want to wait: it then has its default action.
+    // A second signal has its default action: the user does not want to wait.
     action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
     if (::sigaction(signal, &action, &before) != 0) {
       restore();
       C10_THROW_ERROR(ValueError, c10::str("[cohort] Checkpointer: no process can handle ", base::signal_name(signal),
-                                           "\n  hint: stop_signals takes signals such as SIGTERM, SIGINT or SIGUSR1"));
+                                           "\n  hint: use signals such as SIGTERM, SIGINT or SIGUSR1"));
     }
     before_.emplace_back(signal, before);
   }

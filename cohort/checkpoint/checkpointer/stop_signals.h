@@ -1,4 +1,4 @@
-/// StopSignals: signals that ask a process to end soon, noticed instead of obeyed.
+/// StopSignals: notes signals that ask a process to end soon, instead of ending it.
 #pragma once
 
 #include <csignal>
@@ -9,9 +9,9 @@
 
 namespace cohort::checkpoint {
 
-/// Handles the given signals while it lives. Each is noticed once; a second one of the same
+/// Handles the given signals as long as it lives. Notes each once; a second signal of the same
 /// kind has its default action, which ends the process.
-/// Thread-safety: one thread constructs and ends them, the last one constructed first.
+/// Thread-safety: one thread constructs and destroys them, the last constructed first.
 class COHORT_TEST_API StopSignals {
  public:
   /// Throws c10::ValueError for a number that cannot be handled, such as SIGKILL.
@@ -20,7 +20,7 @@ class COHORT_TEST_API StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The first that has come since one was constructed; 0 if none has.
+  /// Returns the first signal that has come since one was constructed; 0 if none has come.
   static int seen();
 
  private:

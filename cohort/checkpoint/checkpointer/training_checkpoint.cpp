@@ -46,12 +46,12 @@ int64_t take_number(FileMetadata& metadata, const std::string& key, const std::s
   TORCH_CHECK(number.has_value(), "[cohort] load_checkpoint: \"", path,
               "\" is not a training checkpoint: its metadata has no number \"", key, "\"",
               has_optimizer ? "" : ", and it holds no optimizer state",
-              "\n  hint: weights alone are read by load_model() or load_file()");
+              "\n  hint: read weights alone with load_model() or load_file()");
   metadata.erase(found);
   return *number;
 }
 
-// What `load` throws, with the function that was called, the file and the way out; its type stays. `what`: does not fit.
+// Calls `load`. Adds function, file and hint to an exception, and keeps its type. `what`: the thing that does not fit.
 template <class Load>
 auto with_file(const char* function, const std::string& path, const char* what, const std::string& hint, Load load) {
   const auto text = [&](const c10::Error& error) {
@@ -70,7 +70,7 @@ auto with_file(const char* function, const std::string& path, const char* what, 
   }
 }
 
-// The tensors that are one and the same: same place, signs, dtype, sizes and strides.
+// Identifies a tensor: tensors with the same address, signs, dtype, sizes and strides are one.
 using TensorIdentity = std::tuple<const void*, bool, bool, at::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
 
 TensorIdentity identity_of(const at::Tensor& tensor) {

@@ -1,12 +1,12 @@
-/// Whole training runs in one file: weights, optimizer, position and random numbers, so that a run that is stopped and
-/// resumed ends with the same bits as one that was not.
+/// A training run in one file: weights, optimizer, position and random numbers. A run that is stopped and resumed ends with
+/// the same bits as one that was not stopped.
 ///
 ///     if (rank == 0) save_checkpoint("run.safetensors", *model, &optimizer, {.step = step, .epoch = epoch});
 ///     ...
 ///     TrainingProgress progress = load_checkpoint("run.safetensors", *model, &optimizer);
 ///
 /// The file is a safetensors file with the keys `model.<name>`, `optimizer.<key>`, `rng.cpu` and `extra.<name>`; the
-/// position stands in its metadata.
+/// position is in its metadata.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ namespace cohort::checkpoint {
 struct TrainingProgress {
   int64_t step = 0;
   int64_t epoch = 0;
-  /// Batches of this epoch that are done: DataLoader::start(batch) goes on there.
+  /// Completed batches of this epoch: DataLoader::start(batch) continues there.
   int64_t batch = 0;
-  /// Anything else worth keeping, such as other ranks' random-number states.
+  /// Anything else to keep, such as other ranks' random-number states.
   StateDict extra = StateDict();
   FileMetadata metadata = {};
 };

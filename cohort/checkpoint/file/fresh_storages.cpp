@@ -33,7 +33,7 @@ char* map_memory(uint64_t num_bytes) {
   void* memory = mmap(nullptr, num_bytes + kHugePageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   TORCH_CHECK(memory != MAP_FAILED, "[cohort] no memory for ", base::format_bytes(num_bytes),
               " of tensors: ", base::errno_text(errno));
-  // What is before the first huge page, and behind the last one.
+  // Frees what is before the first huge page and after the last one.
   const uint64_t before = in_huge_pages(reinterpret_cast<uint64_t>(memory)) - reinterpret_cast<uint64_t>(memory);
   char* begin = static_cast<char*>(memory) + before;
   if (before > 0) munmap(memory, before);
@@ -41,7 +41,7 @@ char* map_memory(uint64_t num_bytes) {
   return begin;
 }
 
-// The rest behind the last whole huge page has small ones, or it would take up to a huge page more than it needs.
+// Gives the end of the storage small pages: with a huge page it could take almost one huge page more than it needs.
 c10::Storage storage_at(char* begin, uint64_t num_bytes) {
   madvise(begin, num_bytes / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE);
   auto part = std::make_unique<MappedPart>(MappedPart{begin, in_huge_pages(num_bytes)});

@@ -1,5 +1,5 @@
-/// Memory for what a file holds, in one piece from the kernel: large parts lie in huge pages, which come 512 times as fast as
-/// ordinary ones. Each storage gives its own part back.
+/// Memory for the tensors of a file, in one piece from the kernel: large tensors use huge pages, which the kernel provides 512
+/// times as fast as ordinary pages. Each storage frees its own memory.
 #pragma once
 
 #include <c10/core/Storage.h>
@@ -11,8 +11,8 @@
 
 namespace cohort::checkpoint::detail {
 
-/// A storage on the CPU for each number of bytes; what is in them is undefined. Where another allocator than LibTorch's default
-/// one was set for the CPU, all come from that. Throws c10::Error when there is no memory.
+/// Returns a CPU storage for each number of bytes, with undefined content. If the CPU's allocator is not LibTorch's default, all
+/// come from that allocator. Throws c10::Error if there is not enough memory.
 COHORT_TEST_API std::vector<c10::Storage> fresh_storages(const std::vector<uint64_t>& sizes);
 
 }  // namespace cohort::checkpoint::detail

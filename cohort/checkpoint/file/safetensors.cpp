@@ -40,7 +40,7 @@ struct Extent {
   const std::string* name;
 };
 
-// The bytes a tensor's elements lie in. On other devices than the CPU the addresses are not read, only compared.
+// Returns the range of the tensor's bytes. Addresses on other devices than the CPU are only compared, not read.
 Extent extent_of(const std::string& name, const at::Tensor& tensor) {
   int64_t last = 0;
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) last += (tensor.size(dim) - 1) * tensor.stride(dim);
@@ -138,7 +138,7 @@ StateDict read_tensors(const char* function, const std::string& path, c10::Devic
       if (!done)
         throw_file_error(function, "read", path, Error("tensor \"" + entry.name + "\"").caused_by(done.error()));
     }
-    // Any byte may stand in a file, but a bool in memory must be 0 or 1.
+    // A file may have any byte, but a bool in memory must be 0 or 1.
     if (dtype == at::kBool) tensor = tensor.view(at::kByte).ne(0);
     tensors.insert(entry.name, device.is_cpu() ? std::move(tensor) : tensor.to(device));
   }

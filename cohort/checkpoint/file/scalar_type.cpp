@@ -9,7 +9,7 @@ namespace {
 using c10::ScalarType;
 using files::Dtype;
 
-// In the order of files::Dtype.
+// The order is that of files::Dtype.
 constexpr ScalarType kScalarTypes[] = {
     ScalarType::Bool,
     ScalarType::Byte,

@@ -1,4 +1,4 @@
-/// LibTorch's dtypes and those of files.
+/// Conversions between LibTorch's dtypes and those of files.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -10,7 +10,7 @@
 
 namespace cohort::checkpoint {
 
-/// Nothing for dtypes that no file format of ours knows, such as quantized ones.
+/// Absent for dtypes that no file format has, such as quantized ones.
 COHORT_TEST_API std::optional<files::Dtype> file_dtype(c10::ScalarType dtype);
 COHORT_TEST_API c10::ScalarType scalar_type(files::Dtype dtype);
 

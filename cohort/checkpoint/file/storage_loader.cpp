@@ -28,7 +28,7 @@ using files::RandomAccessFile;
 
 constexpr int kMaxThreads = 4;
 
-// What a loader's errors name.
+// The function and file that errors name.
 struct LoadedFile {
   const char* function;
   const std::string& path;
@@ -74,7 +74,7 @@ c10::Device wanted_device(const LoadedFile& file, const PtStorage& storage, cons
   return parse_device(file, storage.device);
 }
 
-// Ranks of a host that load what one rank saved from its device would all fill that device.
+// Warns if all ranks of a host load to the one device from which a rank has saved: they would fill it.
 void warn_of_one_device(const LoadedFile& file, const std::vector<c10::Device>& devices, const MapLocation& map) {
   if (!std::holds_alternative<std::monostate>(map)) return;
   const auto other = std::find_if(devices.begin(), devices.end(), [](c10::Device device) { return !device.is_cpu(); });
@@ -85,7 +85,7 @@ void warn_of_one_device(const LoadedFile& file, const std::vector<c10::Device>& 
              " ranks of this host loads it there\n  hint: give map_location, such as c10::Device(type, local_rank)");
 }
 
-// A page may be written where the file holds bools that are neither 0 nor 1; other bytes stay untouched until they are used.
+// Whether the storage can be mapped. Bools that are neither 0 nor 1 are corrected in memory; other bytes are not touched here.
 bool may_be_mapped(const PtFile& description, const PtStorage& storage) {
   const auto alignment = static_cast<uint64_t>(files::info_of(storage.element_dtype).size);
   return !description.is_big_endian && storage.num_bytes > 0 && storage.offset % alignment == 0;

@@ -1,4 +1,4 @@
-/// The storages of a .pt file as LibTorch's, each on the device that it is wanted on.
+/// Loads the storages of a .pt file, each to the device where it is wanted.
 #pragma once
 
 #include <c10/core/Storage.h>
@@ -12,7 +12,7 @@
 
 namespace cohort::checkpoint::detail {
 
-/// storages[i] is that of file.storages[i]. `function`: the one that the user has called. Throws c10::Error.
+/// Returns storages[i] for file.storages[i]. `function`: the function that the user has called. Throws c10::Error.
 std::vector<c10::Storage> load_storages(const char* function, const files::RandomAccessFile& file,
                                         const files::PtFile& description, const LoadOptions& options);
 

@@ -1,4 +1,4 @@
-/// The files behind safetensors.h and training_checkpoint.h. `function`: the one that the user has called, which errors name.
+/// The files behind safetensors.h and training_checkpoint.h. `function`: the function that the user has called, for errors.
 #pragma once
 
 #include <string>

@@ -95,8 +95,8 @@ StateDict load_tensors(const std::string& path, const LoadOptions& options) {
   TorchFileLoader loader("load_tensors", path, options);
   const PickleValue& root = loader.root();
   const auto fail = [&](const std::string& what) {
-    comm::throw_error(base::Error("\"" + path + "\" holds other than one dict of tensors: " + what)
-                          .with_hint("load() gives the whole value"),
+    comm::throw_error(base::Error("\"" + path + "\" does not hold a single dict of tensors: " + what)
+                          .with_hint("call load(), which returns the whole value"),
                       "load_tensors");
   };
   const bool is_dict = root.is(PickleKind::kDict) || (root.is(PickleKind::kObject) && !loader.is_tensor(root));

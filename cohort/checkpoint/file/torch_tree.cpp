@@ -21,13 +21,13 @@ using base::PickleEntry;
 using base::PickleValue;
 using c10::IValue;
 
-// One use of a storage, with what is known of it from the first.
+// A use of a storage, with its properties from the first use.
 struct StorageUse {
   size_t key;
   c10::ScalarType dtype;
 };
 
-// A view of all bytes of a storage.
+// Returns a view of all bytes of a storage.
 at::Tensor bytes_of_storage(const c10::Storage& storage) {
   const auto num_bytes = static_cast<int64_t>(storage.nbytes());
   at::Tensor flat = at::empty({0}, at::TensorOptions().dtype(at::kByte).device(storage.device()));
@@ -88,7 +88,7 @@ class TreeMaker {
   }
 
  private:
-  // A name in the path to what is being made.
+  // Adds a name to the path of the value, as long as it lives.
   class Step {
    public:
     Step(TreeMaker* maker, const std::string& name) : path_(&maker->path_), length_(path_->size()) {
@@ -190,7 +190,7 @@ class TreeMaker {
         uses_.try_emplace(storage.unsafeGetStorageImpl(), StorageUse{result_.kept.size(), tensor.scalar_type()});
     check(is_new || place->second.dtype == tensor.scalar_type(),
           c10::str("the tensor is of dtype ", tensor.scalar_type(), ", but another one in the same memory of ",
-                   place->second.dtype, ", which the format cannot say; clone() one of them"));
+                   place->second.dtype, ", which the format cannot express; clone() one of them"));
     if (is_new) result_.kept.push_back(on_cpu(storage));
     return place->second.key;
   }
@@ -201,7 +201,7 @@ class TreeMaker {
 
   const TorchSaveOptions& options_;
   std::string path_;
-  std::unordered_map<const void*, PickleValue> made_;  // by identity
+  std::unordered_map<const void*, PickleValue> made_;  // by object identity
   std::unordered_map<const c10::StorageImpl*, StorageUse> uses_;
   TorchTree result_;
 };

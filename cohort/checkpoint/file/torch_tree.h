@@ -1,4 +1,4 @@
-/// Values as the pickle of a .pt file describes them, and the storages that they need.
+/// Values as the pickle of a .pt file describes them, and their storages.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -14,9 +14,9 @@ namespace cohort::checkpoint::detail {
 
 struct TorchTree {
   base::PickleValue root;
-  /// Bytes of `kept`.
+  /// The bytes of `kept`.
   std::vector<files::StorageBytes> storages;
-  /// The storages on the CPU.
+  /// The storages, on the CPU.
   std::vector<c10::Storage> kept;
 };
 

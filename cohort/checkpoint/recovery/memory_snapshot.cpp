@@ -31,12 +31,12 @@ constexpr const char* kNoLauncher =
     "memory snapshots need `cohort run`, and this process was started without it\n  hint: start it with cohort run "
     "--max-restarts N";
 
-/// The time within which ranks that are a little behind finish their snapshots.
+/// The time to wait for ranks that are a little behind with their snapshots.
 constexpr std::chrono::seconds kPatience{5};
-/// A launcher that sees a rank die ends the others sooner; this is for one that has ended well and comes no more.
+/// The time to wait if a rank has ended well and will not come. If a rank dies, the launcher ends the others sooner.
 constexpr std::chrono::seconds kPatienceWithEndedRanks{10};
 
-/// Why a wait for other ranks' snapshots should end; "": it may go on.
+/// Returns why a wait for other ranks' snapshots should end, or "" if it may go on.
 std::string find_obstacle(std::chrono::milliseconds waited) {
   comm::throw_interruption();
   const int signal = StopSignals::seen();
@@ -47,13 +47,13 @@ std::string find_obstacle(std::chrono::milliseconds waited) {
   return gone.empty() ? "" : roster->peers().describe(gone.front()) + " has ended";
 }
 
-/// The same on all ranks, as each makes the same objects one after the other.
+/// Returns the same name on all ranks, because each makes the same objects in the same order.
 std::string next_keeper_name() {
   static std::atomic<int> number = 0;
   return std::to_string(number++);
 }
 
-/// Collective: the first rank's that has one, unless this one has.
+/// Returns this rank's own problem, or otherwise the problem of the first rank that has one. Collective.
 std::string problem_of_any(const std::string& own) {
   const auto told = own.empty() ? comm::StepResult(own) : comm::StepResult(base::Error(own));
   const auto problems = comm::failures_of(comm::RankExchange(default_group()).all(told));
@@ -74,7 +74,7 @@ void copy_in_place(const ShardedStateDict& own, const ShardedStateDict& kept) {
   }
 }
 
-/// Of those that are copied beside a forward pass.
+/// Sums the versions of tensors that are copied during a forward pass.
 uint64_t sum_of_versions(const detail::SnapshotLayout& layout) {
   uint64_t sum = 0;
   for (const auto& piece : layout.pieces) {
@@ -83,7 +83,7 @@ uint64_t sum_of_versions(const detail::SnapshotLayout& layout) {
   return sum;
 }
 
-/// For a thread that copies: a stream per device that holds something, after what its current one has been told to do.
+/// Returns a stream for the copying thread for each device with tensors; it waits for the work of the device's current stream.
 std::vector<c10::Stream> streams_to_copy_in(const detail::SnapshotLayout& layout) {
   std::vector<c10::Stream> streams;
   for (const auto& piece : layout.pieces) {
@@ -127,7 +127,7 @@ class MemorySnapshot::Impl {
     try {
       copying_.get();
       if (versions_ == sum_of_versions(layout_)) keeper_->commit();
-    } catch (...) {  // NOLINT(bugprone-empty-catch): then the state before counts
+    } catch (...) {  // NOLINT(bugprone-empty-catch): then the previous state counts
     }
   }
 
@@ -149,7 +149,7 @@ class MemorySnapshot::Impl {
   std::unique_ptr<vault::Keeper> keeper_;
   bool has_resumed_ = false;
   detail::SnapshotLayout layout_;
-  // With `overlap`, between step() and before_step().
+  // Runs with `overlap` between step() and before_step().
   std::future<void> copying_;
   uint64_t versions_ = 0;
 };
@@ -160,7 +160,7 @@ void MemorySnapshot::Impl::turn_off(const std::string& why) {
   base::warn_once("training goes on without memory snapshots: " + why);
 }
 
-// Collective, so that all ranks keep snapshots or none does.
+// Collective, so that either all ranks keep snapshots or none does.
 void MemorySnapshot::Impl::open() {
   const std::string name = next_keeper_name();
   std::string problem;
@@ -177,7 +177,7 @@ void MemorySnapshot::Impl::open() {
   if (problem = problem_of_any(problem); !problem.empty()) turn_off(problem);
 }
 
-// Collective: what one rank cannot fetch, none goes on from.
+// Collective: if one rank cannot fetch its state, no rank goes on from it.
 vault::Finding MemorySnapshot::Impl::look() {
   base::Result<vault::Finding> finding = keeper_->look();
   std::string problem = problem_of_any(finding ? "" : finding.error().describe());
@@ -224,7 +224,7 @@ void MemorySnapshot::Impl::step(int64_t step) {
 }
 
 void MemorySnapshot::Impl::keep(int64_t step) {
-  // What the former generation's ranks have found out counts before this one is laid out.
+  // Waits for the result of the previous generation before this one is laid out.
   base::Result<void> waited = keeper_->wait();
   if (!waited) return turn_off(waited.error().describe());
   if (const std::string problem = keeper_->partner_problem(); !problem.empty()) {
@@ -239,7 +239,7 @@ void MemorySnapshot::Impl::keep(int64_t step) {
                                                          .shared_layout = layout_.shared_layout},
                                                         layout_.meta);
   if (!room) {
-    (void)keeper_->wait();  // until the others know
+    (void)keeper_->wait();  // waits until the others know
     return turn_off(room.error().describe());
   }
   const detail::SnapshotRoom to{room->own, room->shared, room->shared_begin};

@@ -12,15 +12,15 @@
 namespace cohort::checkpoint {
 namespace {
 
-/// LibTorch has no key for modes of others in C++. Only threads with a SkipInit ever come to it.
+/// LibTorch has no key for other libraries' modes in C++. Only threads with a SkipInit use this one.
 constexpr c10::DispatchKey kModeKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-// By value, as LibTorch compares the types of an operator's kernels. NOLINTBEGIN(performance-unnecessary-value-param)
+// By value, because LibTorch compares the types of an operator's kernels. NOLINTBEGIN(performance-unnecessary-value-param)
 at::Tensor& leave_normal(at::Tensor& self, double, double, std::optional<at::Generator>) { return self; }
 at::Tensor& leave_uniform(at::Tensor& self, double, double, std::optional<at::Generator>) { return self; }
 // NOLINTEND(performance-unnecessary-value-param)
 
-// At the first use: programs that need it not keep the key free.
+// Called at the first use, so that programs without a SkipInit leave the key free.
 void register_kernels() {
   [[maybe_unused]] static const bool is_ours = [] {
     comm::take_key("SkipInit", kModeKey);

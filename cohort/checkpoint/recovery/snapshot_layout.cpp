@@ -36,7 +36,7 @@ void add_jobs(std::vector<CopyJob>& jobs, const std::byte* from, std::byte* to, 
   }
 }
 
-// Dense memory of the host with the tensor's values, in the order of its elements; kept alive by `keep`.
+// Returns dense host memory with the tensor's values, in the order of its elements; `keep` keeps it alive.
 const std::byte* host_bytes(const at::Tensor& tensor, std::vector<at::Tensor>& keep) {
   keep.push_back(comm::as_plain(tensor.cpu()));
   return static_cast<const std::byte*>(keep.back().const_data_ptr());

@@ -22,13 +22,13 @@ void add_all(ShardedStateDict& to, const std::string& prefix, const ShardedState
   for (const auto& item : from) to.insert(prefix + item.key(), item.value());
 }
 
-// "layer1.weight" of "state.layer1.weight.exp_avg".
+// Returns "layer1.weight" for "state.layer1.weight.exp_avg".
 std::string parameter_of(const std::string& key) {
   if (!key.starts_with("state.")) return key;
   return key.substr(6, key.rfind('.') - 6);
 }
 
-// Parts have the specs of the parameters that are there now: the ranks that come back have the same.
+// Shards get the specs of the current parameters: ranks that restore a snapshot have the same shards.
 ShardedStateDict below_prefix(const ShardedStateDict& kept, const std::string& prefix, const ShardedStateDict& model) {
   ShardedStateDict result;
   for (const auto& item : kept) {
@@ -51,7 +51,7 @@ SnapshotState snapshot_state(torch::nn::Module& module, torch::optim::Optimizer&
     state.is_own = [](const std::string& name) { return name.starts_with("optim.state."); };
   }
   state.get = [&module, &optimizer] {
-    // Not by get_state_dict, where ranks wait for each other: one of them may have no snapshots any more.
+    // Not with get_state_dict, which is collective: a rank may have stopped keeping snapshots.
     ShardedStateDict values;
     add_all(values, kModelPrefix, detail::own_model_state(module, {}));
     add_all(values, kOptimizerPrefix, detail::own_optimizer_state(module, optimizer, {}));

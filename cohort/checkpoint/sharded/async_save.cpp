@@ -33,11 +33,12 @@ struct AsyncSave::State {
 
 namespace {
 
-// What stays from save to save. Used by the thread that calls async_save; the snapshot, while a save is in flight, by its thread.
+// State that is kept from save to save. The thread that calls async_save uses it; while a save is in flight, its thread uses the
+// snapshot.
 struct AsyncSaver {
   std::shared_ptr<AsyncSave::State> in_flight;
   detail::Snapshot snapshot;
-  // The groups over which saves of a group finish.
+  // The groups over which ranks finish the saves of a group.
   std::map<c10d::ProcessGroup*, std::pair<c10::weak_intrusive_ptr<c10d::ProcessGroup>, Group>> groups;
 };
 
@@ -55,7 +56,7 @@ void warn_if_unseen(const AsyncSave::State& state) {
   }
 }
 
-// Blocks until the save before has ended.
+// Blocks until the previous save has ended.
 void end_previous() {
   const std::shared_ptr<AsyncSave::State> previous = std::exchange(saver().in_flight, nullptr);
   if (!previous) return;
@@ -63,7 +64,7 @@ void end_previous() {
   warn_if_unseen(*previous);
 }
 
-// Collective at the first save of a group: training may be in the middle of operations on that one.
+// Collective at the first save of a group. A group of its own, because training may be in the middle of operations on `group`.
 Group finishing_group(const Group& group) {
   if (!group) return {};
   auto& groups = saver().groups;
@@ -108,7 +109,7 @@ void finish_in_thread(AsyncSave::State& state, std::unique_ptr<detail::SaveSessi
     } catch (...) {
       failure = std::current_exception();
     }
-    session.reset();  // removes what a failed save has left, before anyone looks
+    session.reset();  // removes the files of a failed save before it is reported
     failure ? promise->set_exception(failure) : promise->set_value();
   });
 }

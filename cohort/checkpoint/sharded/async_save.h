@@ -1,4 +1,4 @@
-/// async_save: training goes on while its checkpoint is written.
+/// async_save: writes a checkpoint while training goes on.
 ///
 ///     auto save = cohort::checkpoint::async_save(state, "runs/7/step-100");
 ///     ...                                        // train
@@ -14,7 +14,7 @@
 
 namespace cohort::checkpoint {
 
-/// A save that may not have ended. Copies are of the same save. A failure that nobody waited for is printed as a warning.
+/// A save that may still run. Copies refer to the same save. If nobody waits for it, a failure is printed as a warning.
 class COHORT_API AsyncSave {
  public:
   struct State;
@@ -23,7 +23,7 @@ class COHORT_API AsyncSave {
   /// Blocks until the checkpoint is complete. Throws what save_sharded would have thrown.
   void wait();
   bool done() const;
-  /// How long training stood still: planning with the other ranks and the copy.
+  /// Returns how long training was blocked, by planning with the other ranks and by the copy.
   std::chrono::nanoseconds staging_time() const;
 
  private:
@@ -31,15 +31,15 @@ class COHORT_API AsyncSave {
 };
 
 struct AsyncSaveOptions : ShardedSaveOptions {
-  /// While the save before has not ended on all ranks: wait for it, or throw CheckpointException at once.
+  /// While the previous save runs on any rank: if true, wait for it; if false, throw CheckpointException at once.
   bool wait_for_previous = true;
 };
 
-/// As save_sharded, but returns when this rank's part is copied, and writes it in a thread. The copy lies in memory that is kept
-/// and used again by the next save; at most one save is in flight. The ranks finish over a group of their own (Gloo), made at the
-/// first save of a group, so training may use the group meanwhile. A process that ends waits for its save.
+/// As save_sharded, but returns when this rank's shards are copied, and writes them in a thread. The memory of the copy is
+/// reused by the next save; at most one save is in flight. The ranks finish over a group of their own (Gloo), which is made at
+/// the first save of a group, so training may use the group meanwhile. A process that ends waits for its save.
 /// Thread-safety: one thread at a time.
-/// Throws as save_sharded for what is wrong with the state; what happens later AsyncSave::wait() throws.
+/// Throws as save_sharded for errors in the state; AsyncSave::wait() throws later errors.
 COHORT_API AsyncSave async_save(const ShardedStateDict& state, const std::string& folder,
                                 const AsyncSaveOptions& options = {});
 

@@ -31,7 +31,7 @@ class LoadSession {
       : state_(state), path_(std::move(path)), options_(options) {}
 
   // Opens the checkpoint and compares it with the state, which it does not change. Returns the keys
-  // that the state is read from.
+  // from which the state is read.
   std::string check() {
     checkpoint_ = comm::or_throw(files::open_stored_checkpoint(path_));
     nlohmann::json keys = nlohmann::json::array();
@@ -43,7 +43,7 @@ class LoadSession {
     return keys.dump();
   }
 
-  // `keys`: of all ranks.
+  // `keys`: the keys of all ranks.
   void check_unexpected(const std::set<std::string>& keys) const {
     std::vector<std::string> unexpected;
     for (const auto& [name, tensor] : checkpoint_.tensors) {
@@ -53,7 +53,7 @@ class LoadSession {
       if (!keys.contains(name)) unexpected.push_back(name);
     }
     TORCH_CHECK(unexpected.empty(), "Unexpected key(s) in checkpoint state_dict: ", base::quoted_list(unexpected),
-                ".\n  hint: no rank's state has them; without strict they are left out");
+                ".\n  hint: no rank's state has them; leave strict out to ignore them");
   }
 
   std::string fill() {
@@ -81,7 +81,7 @@ class LoadSession {
            checkpoint_.unreadable.contains(key);
   }
 
-  // Of a tied parameter's value the checkpoint may have another key. The state's own where it has none.
+  // Returns the checkpoint's key for a value, which may be another name of a tied parameter, or the state's own.
   std::string stored_key(const std::string& key, const StateValue& value) const {
     if (has(key) || value.tied.own.empty() || !key.ends_with(value.tied.own)) return key;
     const std::string prefix = key.substr(0, key.size() - value.tied.own.size());
@@ -91,7 +91,7 @@ class LoadSession {
     return key;
   }
 
-  // What passes have been told to copy from shards on the CPU (CPUOffloadPolicy) must be read before it changes.
+  // Waits until passes have copied the shards on the CPU (CPUOffloadPolicy) that they will read, before these change.
   void wait_for_passes() const {
     const c10::Device device = current_device();
     const bool are_there = std::any_of(state_.begin(), state_.end(), [](const auto& item) {
@@ -110,7 +110,7 @@ class LoadSession {
     if (tensor == checkpoint_.tensors.end() && !is_value) {
       report_.missing_keys.push_back(key);
       TORCH_CHECK(options_.allow_partial_load, "Missing key in checkpoint state_dict: ", key, ".", near_key(key),
-                  "\n  hint: allow_partial_load leaves what the checkpoint does not have as it is");
+                  "\n  hint: set allow_partial_load to keep what the checkpoint does not have");
       return;
     }
     TORCH_CHECK_VALUE(is_value != value.is_tensor(), "[cohort] \"", key, "\" is ", is_value ? "a value" : "a tensor",
@@ -119,8 +119,7 @@ class LoadSession {
     const std::vector<int64_t> shape = detail::whole_shape(value);
     TORCH_CHECK_VALUE(tensor->second.shape == shape, "Size mismatch between saved ",
                       detail::torch_size(tensor->second.shape), " and current: ", detail::torch_size(shape), " for ",
-                      key,
-                      "\n  hint: the checkpoint is of a model with other sizes; which part a rank has does not matter");
+                      key, "\n  hint: load it into a model of the same sizes; the number of ranks does not matter");
     detail::region_of(key, value);
   }
 
@@ -141,7 +140,7 @@ class LoadSession {
     if (files::num_elements(region) == 0) return;
     comm::or_throw(reader.read(key, region, static_cast<char*>(data.mutable_data_ptr()), options_.verify));
     if (in_place) return value.tensor.unsafeGetTensorImpl()->bump_version();
-    // Any byte may stand in a file, but a bool in memory must be 0 or 1.
+    // A file may have any byte, but a bool in memory must be 0 or 1.
     if (dtype == at::kBool) data = data.view(at::kByte).ne(0);
     target.copy_(data);
   }
@@ -169,7 +168,7 @@ LoadReport load_sharded(ShardedStateDict& state, const std::string& path, const 
   const comm::CalledFor purpose(parallel::kStateExchange);
   LoadSession session(state, path, options);
   const auto checked = ranks.all_done(what, comm::attempt([&] { return session.check(); }));
-  // All ranks find the same, so one says it.
+  // All ranks get the same result, so one reports it.
   const auto strict = comm::attempt([&] {
     if (options.strict) session.check_unexpected(all_keys(checked));
     return std::string();

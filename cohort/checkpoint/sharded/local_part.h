@@ -1,4 +1,4 @@
-/// A rank's state as files know it: which elements of which tensor, and where they lie in memory.
+/// A rank's state as files describe it: which elements of which tensor it has, and where they are in memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,18 +11,18 @@
 
 namespace cohort::checkpoint::detail {
 
-/// This rank's elements of the value's tensor; nothing of it on a rank that the part's mesh does not have.
-/// Throws c10::ValueError for a partial sum, and for a part of another shape than its description says.
+/// Returns this rank's elements of the value's tensor; an empty region on a rank outside of the shard's mesh.
+/// Throws c10::ValueError for a Partial, and for a shard whose shape is not the one in its description.
 files::Region region_of(const std::string& key, const StateValue& value);
-/// Of the whole.
+/// Returns the global shape.
 std::vector<int64_t> whole_shape(const StateValue& value);
 
-/// Throws c10::ValueError for what cannot be stored.
+/// Throws c10::ValueError for values that cannot be stored.
 std::vector<files::SaveItem> describe(const ShardedStateDict& state);
 
-/// The tensor's elements, row by row, on the CPU: itself where they lie like that already.
+/// Returns the tensor's elements, row by row, on the CPU: the tensor itself if it is like that already.
 at::Tensor plain_data(const at::Tensor& tensor);
-/// True if the elements lie on the CPU, row by row, as `dtype`, and any bytes may stand there.
+/// Whether the elements are on the CPU, row by row, as `dtype`, and any bytes are valid elements.
 bool is_plain(const at::Tensor& tensor, c10::ScalarType dtype);
 
 }  // namespace cohort::checkpoint::detail

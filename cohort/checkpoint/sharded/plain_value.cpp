@@ -11,7 +11,7 @@
 
 namespace cohort::checkpoint::detail {
 
-// By way of the pickle, which both sides know: values are few and small.
+// Converts through a pickle, which both sides know: values are few and small.
 files::Json to_json(const std::string& key, const c10::IValue& value) {
   const std::string pickled = comm::pickle(value);
   const auto read = base::read_pickle(pickled, {.refuse_name = [](const base::PythonName& name) -> std::string {
@@ -20,7 +20,7 @@ files::Json to_json(const std::string& key, const c10::IValue& value) {
   const std::string what = "the value \"" + key + "\" cannot be stored";
   if (!read) {
     comm::throw_error<c10::ValueError>(
-        base::Error(read.error()).with_hint("tensors need keys of their own, not a place in a list or dict"), what);
+        base::Error(read.error()).with_hint("give tensors keys of their own, not a place in a list or dict"), what);
   }
   return comm::or_throw_value(files::plain_json(read->value), what);
 }

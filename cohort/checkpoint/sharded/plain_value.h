@@ -1,4 +1,4 @@
-/// Values that are no tensors, as the index of a checkpoint has them (files/tensors/elements/plain_json.h).
+/// Conversions of plain values to and from the index of a checkpoint (files/tensors/elements/plain_json.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -9,7 +9,7 @@
 
 namespace cohort::checkpoint::detail {
 
-/// Throws c10::ValueError, naming the key, for a value with a tensor in it, and for what has no plain form.
+/// Throws c10::ValueError, naming the key, for a value that contains a tensor, and for values without a plain form.
 files::Json to_json(const std::string& key, const c10::IValue& value);
 /// Throws c10::ValueError for JSON that to_json does not write.
 c10::IValue to_ivalue(const std::string& key, const files::Json& json);

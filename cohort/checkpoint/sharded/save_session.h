@@ -1,5 +1,5 @@
-/// One save, from the ranks' states to the committed checkpoint: plan, write, finish, in this order. save_sharded does them in a
-/// row; async_save the second and third in a thread.
+/// SaveSession: one save, from the ranks' states to the committed checkpoint: plan, write, finish, in this order. save_sharded
+/// does all three at once; async_save does the second and third in a thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace cohort::checkpoint::detail {
 
-/// Those of the group of the options: the one given, or the default one. Alone where there is none, and with `no_dist`.
+/// Returns the ranks of `group`, or of the default group if it is null. Without a group, or with `no_dist`, only this process.
 comm::RankExchange ranks_of(const Group& group, bool no_dist);
 
 class SaveSession {
@@ -22,16 +22,16 @@ class SaveSession {
   /// `function`: the one that the user has called.
   SaveSession(const char* function, std::string folder, ShardedSaveOptions options);
 
-  /// Collective. Agrees with the other ranks on who writes what. `problem`: why this rank cannot save at all, or "".
+  /// Agrees with the other ranks on who writes what. Collective. `problem`: why this rank cannot save at all, or "".
   void plan(const comm::RankExchange& ranks, const ShardedStateDict& state, const std::string& problem = {});
-  /// What this rank writes, in this order.
+  /// Returns the tensors that this rank writes, in this order.
   const std::vector<files::PlannedWrite>& writes() const { return own_plan_.writes.front(); }
   const files::SaveItem& item_of(const files::PlannedWrite& write) const { return items_[write.item]; }
 
-  /// `data_of(i)`: the elements of the i-th of writes(), row by row on the CPU; kept until the next call.
-  /// Returns what finish() tells the first rank.
+  /// `data_of(i)`: returns the elements of writes()[i], row by row on the CPU; they stay valid until the next call.
+  /// Returns the result that finish() sends to the first rank.
   comm::StepResult write(const std::function<const char*(size_t)>& data_of);
-  /// Collective. Commits the checkpoint if all ranks have written their parts. Throws CheckpointException if not.
+  /// Commits the checkpoint if all ranks have written their files; otherwise throws CheckpointException. Collective.
   void finish(const comm::RankExchange& ranks, const comm::StepResult& written);
 
  private:
@@ -44,7 +44,7 @@ class SaveSession {
   std::vector<files::SaveItem> items_;
   files::SavePlan own_plan_;
 
-  // The first rank's.
+  // Only on the first rank.
   std::vector<std::vector<files::SaveItem>> items_by_rank_;
   files::SavePlan plan_;
   files::ShardFiles files_;

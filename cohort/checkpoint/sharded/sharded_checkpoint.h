@@ -1,15 +1,15 @@
-/// Checkpoints that all ranks write and read together, each its part (names as in torch/distributed/checkpoint):
+/// Checkpoints that all ranks write and read together, each its own shards (names as in torch/distributed/checkpoint):
 ///
 ///     cohort::checkpoint::save_sharded(state, "runs/7/step-100");
-///     cohort::checkpoint::load_sharded(state, "runs/7/step-100");  // on any number of ranks, cut in any way
+///     cohort::checkpoint::load_sharded(state, "runs/7/step-100");  // on any number of ranks, sharded in any way
 ///
-/// On disk: a folder of ordinary safetensors files with whole tensors and `model.safetensors.index.json`, which Hugging Face's
-/// libraries read as it is (docs/checkpoint_format.md). The index has checksums of all that was written and the values that are
-/// no tensors, and appears last: a folder without it is unfinished and is refused. Saving where a checkpoint is already leaves
-/// that one whole until the new one is.
+/// On disk: a folder of ordinary safetensors files with full tensors and `model.safetensors.index.json`, which Hugging Face's
+/// libraries can read (docs/checkpoint_format.md). The index has checksums of all files and the values that are not tensors. It
+/// is written last: a folder without it is unfinished and is refused. A save over an existing checkpoint leaves the old one
+/// complete until the new one is.
 ///
-/// Collective: every rank of the group calls, with its own state; not every rank need have every key. What fails on one rank is
-/// thrown on all of them, as one CheckpointException. Thread-safety: as collectives.
+/// Collective: every rank of the group calls, with its own state; a key need not be on every rank. If one rank fails, all throw
+/// one CheckpointException. Thread-safety: as collectives.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -26,7 +26,7 @@
 
 namespace cohort::checkpoint {
 
-/// Says which ranks failed, and why each, by rank in the group: failures(). On all ranks.
+/// Says which ranks failed and why, by rank in the group: failures(). Thrown on all ranks.
 using CheckpointException = comm::RankError;
 
 struct ShardedSaveOptions {
@@ -34,11 +34,11 @@ struct ShardedSaveOptions {
   Group group = {};
   /// Act alone although there is a group.
   bool no_dist = false;
-  /// False: an error where the folder holds a checkpoint.
+  /// If false, an existing checkpoint in the folder is an error.
   bool overwrite = true;
-  /// Return when everything is on the disk, not only in the kernel's memory.
+  /// Whether to return only when everything is on the disk, and not just in the kernel's memory.
   bool sync_files = true;
-  /// Bytes of tensors in one file, as Hugging Face's max_shard_size. A larger tensor has a file of its own.
+  /// Bytes of tensors in one file, like Hugging Face's max_shard_size. A larger tensor gets a file of its own.
   uint64_t max_shard_size = 5'000'000'000;
   /// At least so many files; 0: one per rank, if each gets a MiB.
   int num_files = 0;
@@ -46,36 +46,36 @@ struct ShardedSaveOptions {
   std::map<std::string, std::string> metadata = {};
 };
 
-/// Tensors that all ranks have alike are written once, by the rank with the least to write; so are parts that several ranks have,
-/// and values, by the lowest rank. The folder is made if need be; its files are for their owner only.
-/// Throws CheckpointException: for keys that are not the same tensor on all ranks, parts that overlap or leave elements out,
-/// tensors that cannot be stored (sparse, meta, partial sums, dtypes without a name in the format), and when the disk refuses.
+/// A tensor that all ranks have is written once, by the rank with the least to write; so is a shard that several ranks have.
+/// Plain values are written by the lowest rank. Makes the folder if it does not exist; only the owner may read the files.
+/// Throws CheckpointException: for keys whose tensors differ between ranks, shards that overlap or leave elements out, tensors
+/// that cannot be stored (sparse, meta, partial sums, dtypes without a name in the format), and if the disk reports an error.
 COHORT_API void save_sharded(const ShardedStateDict& state, const std::string& folder,
                              const ShardedSaveOptions& options = {});
 
 struct ShardedLoadOptions {
   Group group = {};
   bool no_dist = false;
-  /// Keys that the checkpoint does not have keep their values, and are in LoadReport::missing_keys.
+  /// Whether keys that the checkpoint lacks keep their values, and are listed in LoadReport::missing_keys.
   bool allow_partial_load = false;
-  /// Keys of the checkpoint that no rank's state has are an error; else they are left out.
+  /// Whether keys of the checkpoint that are in no rank's state are an error. If false, they are ignored.
   bool strict = false;
-  /// Compares what this rank reads as a whole with its checksum.
+  /// Whether to compare a tensor with its checksum if this rank reads all of it.
   bool verify = true;
 };
 
-/// Of this rank.
+/// The report of this rank.
 struct LoadReport {
-  /// Of tensors: what this rank's parts need.
+  /// The bytes of tensors that this rank's shards needed.
   uint64_t bytes_read = 0;
   std::vector<std::string> missing_keys;
 };
 
-/// Fills the state: tensors and parts in place (with another dtype, rounded to it), other values are replaced. Of what is tied to
-/// another stage's, another key may be there (StateValue::tied). Nothing is changed before all ranks have found all their keys
-/// with their shapes. `path`: what save_sharded wrote, a folder or file of Hugging Face's, a folder of
-/// torch.distributed.checkpoint, a safetensors file.
-/// Throws CheckpointException: for a missing key or another shape, in PyTorch's words; for what is unfinished or damaged.
+/// Fills the state: full tensors and shards in place (rounded if they have another dtype); replaces plain values. For a parameter
+/// that is tied to another stage's, the checkpoint may have another key (StateValue::tied). Changes nothing before all ranks have
+/// found all their keys with their shapes. `path`: a checkpoint of save_sharded, a folder or file of Hugging Face's, a folder of
+/// torch.distributed.checkpoint, or a safetensors file.
+/// Throws CheckpointException: for a missing key or another shape, with PyTorch's texts; for an unfinished or damaged checkpoint.
 COHORT_API LoadReport load_sharded(ShardedStateDict& state, const std::string& path,
                                    const ShardedLoadOptions& options = {});
 

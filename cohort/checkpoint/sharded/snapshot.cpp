@@ -49,8 +49,8 @@ void Snapshot::reserve(size_t num_bytes) {
   capacity_ = 0;
   void* memory = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   TORCH_CHECK(memory != MAP_FAILED, "[cohort] no memory for a copy of ", base::format_bytes(num_bytes), ": ",
-              base::errno_text(errno), "\n  hint: save_sharded() needs no copy");
-  // Larger pages: the first copy then waits less for the kernel. Not every kernel has them.
+              base::errno_text(errno), "\n  hint: use save_sharded(), which needs no copy");
+  // With larger pages the first copy waits less for the kernel. Not every kernel has them.
   madvise(memory, num_bytes, MADV_HUGEPAGE);
   memory_ = static_cast<char*>(memory);
   capacity_ = num_bytes;

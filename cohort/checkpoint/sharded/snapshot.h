@@ -1,5 +1,5 @@
-/// Snapshot: a copy of a state that a thread writes to disk while training changes the state. Its memory is kept from copy to
-/// copy, so that only the first one waits for the kernel to give it.
+/// Snapshot: a copy of a state that a thread writes to disk while training changes the state. It reuses its memory from copy to
+/// copy, so that only the first one waits for the kernel to provide it.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ class Snapshot {
   Snapshot& operator=(const Snapshot&) = delete;
   ~Snapshot();
 
-  /// Copies tensors, whatever device they are on, and plain values, in place of what was there. Throws c10::Error when there is
-  /// no memory.
+  /// Copies tensors, from any device, and plain values, over the previous copy. Throws c10::Error if there is not enough
+  /// memory.
   void take(const ShardedStateDict& state);
-  /// Tensors are on the CPU, their elements row by row; the next take() writes over them.
+  /// Returns the copy. Tensors are on the CPU, row by row; the next take() overwrites them.
   const ShardedStateDict& state() const { return copy_; }
 
  private:

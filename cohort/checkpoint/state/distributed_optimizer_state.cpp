@@ -35,7 +35,7 @@ void check_is_whole(const HeldTensor& held, const DividedOptimizer& optimizer, c
   const bool is_cut = held.spec || optimizer.is_divided();
   const bool is_free = std::holds_alternative<optim::FreeTensor>(field.place);
   TORCH_CHECK_NOT_IMPLEMENTED(!is_cut || !is_free, "[cohort] the state of ", optimizer.kind().name,
-                              " is not one of single parameters, so it cannot be shared out with them");
+                              " does not belong to single parameters, so it cannot be sharded with them");
 }
 
 void get_state_of(const HeldTensor& held, const at::Tensor& parameter, const OptimizerOptions& options,
@@ -59,7 +59,7 @@ void get_state_of(const HeldTensor& held, const at::Tensor& parameter, const Opt
   }
 }
 
-// What the dict says of one parameter.
+// The dict's entries for one parameter.
 struct Entries {
   std::map<std::string, const StateValue*> state;
   std::map<std::string, const StateValue*> options;
@@ -67,7 +67,7 @@ struct Entries {
 
 Value plain(const StateValue& value) { return value.is_tensor() ? Value(value.tensor) : value.value; }
 
-// "old_dirs.0" and so on, where "old_dirs" is not there itself. Nothing: neither is.
+// Returns the entry, or a list of "old_dirs.0" and so on if "old_dirs" itself is not there. Absent if there is neither.
 std::optional<Value> entry(const std::map<std::string, const StateValue*>& entries, const std::string& key) {
   const auto found = entries.find(key);
   if (found != entries.end()) return plain(*found->second);
@@ -79,7 +79,7 @@ std::optional<Value> entry(const std::map<std::string, const StateValue*>& entri
   return list.empty() ? std::nullopt : std::optional<Value>(list);
 }
 
-// "old_dirs" of "old_dirs.0".
+// Returns "old_dirs" for "old_dirs.0".
 std::string without_index(const std::string& key) {
   const auto dot = key.rfind('.');
   return dot != std::string::npos && base::parse_int(key.substr(dot + 1)) ? key.substr(0, dot) : key;
@@ -109,7 +109,7 @@ class OptimizerReader {
     }
     TORCH_CHECK(missing_.empty(), "[cohort] ", kSetter,
                 ": the state does not fit the optimizer\n\tMissing key(s): ", base::quoted_list(missing_),
-                ".\n  hint: StateDictOptions::strict = false leaves what is missing as it is");
+                ".\n  hint: set StateDictOptions::strict = false to keep what is missing");
     return {&optimizer_.shown(), &optimizer_.local(), std::move(plan_)};
   }
 
@@ -120,7 +120,7 @@ class OptimizerReader {
     return options_.ignore_frozen_params && !parameter.requires_grad();
   }
 
-  // Null: they stay as they are.
+  // Returns null if the options do not change.
   std::unique_ptr<OptimizerOptions> read_options(size_t group) {
     const auto& members = optimizer_.shown().param_groups()[group];
     std::unique_ptr<OptimizerOptions> result;
@@ -211,14 +211,14 @@ class OptimizerReader {
     if (state) plan_.states.emplace_back(parameter, std::move(state));
   }
 
-  // Of a DTensor the optimizer keeps DTensors.
+  // For a DTensor the optimizer keeps DTensors.
   static void lay_as(const at::Tensor& parameter, const HeldTensor& held, at::Tensor& tensor) {
     if (!is_dtensor(parameter) || !tensor.defined()) return;
     const ShardSpec spec(held.spec->mesh(), held.spec->placements(), held.sizes, tensor.scalar_type());
     tensor = DTensor(tensor, spec);
   }
 
-  // As in PyTorch, unless no parameter has a state: then the optimizer has not made a step.
+  // As in PyTorch, except if no parameter has a state: then the optimizer has not made a step.
   void check_may_lack_state(const HeldTensor& held, const OptimizerOptions& options) const {
     if (!options_.strict || held.is_frozen) return;
     const bool is_needed = optimizer_.kind().tensors && !optimizer_.kind().tensors(options).empty();
@@ -256,7 +256,7 @@ ShardedStateDict with_canonical_keys(const ShardedStateDict& state, const detail
   return result;
 }
 
-// What stands under the first of the parameter's other names that has anything in this section, if its own has nothing.
+// If there is nothing under the parameter's own name in this section, takes the entries of its first other name that has some.
 void take_from_other_names(const HeldTensor& held, const std::string& section, const ShardedStateDict& given,
                            ShardedStateDict& result) {
   const auto has_own = [&] {
@@ -276,7 +276,7 @@ void take_from_other_names(const HeldTensor& held, const std::string& section, c
   }
 }
 
-// The keys have the parameters' own names.
+// Notes the other keys of tied parameters. The state's keys have the parameters' own names.
 void note_other_names(const ModelParts& parts, ShardedStateDict& state) {
   for (const HeldTensor& held : parts.tensors()) {
     if (held.other_names.empty()) continue;
@@ -291,7 +291,7 @@ void note_other_names(const ModelParts& parts, ShardedStateDict& state) {
   }
 }
 
-// Of values that have the parameters' sizes; others are wanted whole.
+// Returns the wanted shards for values with the parameters' sizes; other values are wanted as full tensors.
 detail::WantedValues wanted_values(const ModelParts& parts, const OptimizerList& optimizers) {
   detail::WantedValues wanted;
   for (auto* const each : optimizers) {
@@ -395,9 +395,9 @@ ShardedStateDict optimizer_state_for(const char* function, const torch::nn::Modu
         std::any_of(state.begin(), state.end(), [](const auto& item) { return item.value().is_part(); });
     TORCH_CHECK_NOT_IMPLEMENTED(
         !is_divided || !options.full_state_dict || !has_parts, "[cohort] ", function,
-        ": the state of a ZeroRedundancyOptimizer cannot be made whole where ranks have parts of the parameters, as "
-        "with "
-        "tensor parallelism\n  hint: without full_state_dict each rank has its own, which save_sharded() writes");
+        ": the state of a ZeroRedundancyOptimizer cannot be gathered if ranks have shards of the parameters, as with "
+        "tensor parallelism\n  hint: leave full_state_dict out: then each rank has its own state, which save_sharded() "
+        "writes");
     return options.full_state_dict ? parts_of(state) : comm::Facts();
   });
   return gathered(std::move(state), options, varies_on);

@@ -1,4 +1,4 @@
-/// An optimizer as this rank has it: all of it, or, of a ZeroRedundancyOptimizer, the state of the parameters that are its own.
+/// An optimizer as this rank has it: a full one, or a ZeroRedundancyOptimizer, which has only the states of its own parameters.
 #pragma once
 
 #include <torch/optim/optimizer.h>
@@ -12,7 +12,7 @@ namespace cohort::checkpoint::detail {
 
 class DividedOptimizer {
  public:
-  /// Throws c10::NotImplementedError for a kind that is not known.
+  /// Throws c10::NotImplementedError for an unknown kind.
   explicit DividedOptimizer(torch::optim::Optimizer& optimizer)
       : zero_(dynamic_cast<ZeroRedundancyOptimizer*>(&optimizer)),
         shown_(optimizer),
@@ -23,14 +23,14 @@ class DividedOptimizer {
     }
   }
 
-  /// Whose groups and options the program sees.
+  /// Returns the optimizer whose groups and options the program sees.
   torch::optim::Optimizer& shown() const { return shown_; }
-  /// Whose state this rank has.
+  /// Returns the optimizer whose state this rank has.
   torch::optim::Optimizer& local() const { return local_; }
   const optim::OptimizerKind& kind() const { return kind_; }
   bool is_divided() const { return zero_ != nullptr; }
   bool owns(const at::Tensor& parameter) const { return own_.contains(parameter.unsafeGetTensorImpl()); }
-  /// Null: none.
+  /// Returns null if the parameter has no state.
   torch::optim::OptimizerParamState* state_of(const at::Tensor& parameter) const {
     const auto found = local_.state().find(parameter.unsafeGetTensorImpl());
     return found == local_.state().end() ? nullptr : found->second.get();

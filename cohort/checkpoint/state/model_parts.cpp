@@ -25,12 +25,12 @@ namespace {
 
 using Value = c10::IValue;
 
-// The order of ranks in the group decided who has which rows, the mesh's coordinates tell it: they must agree.
+// Checks that the order of ranks in the group, by which fully_shard assigns rows, is that of the mesh's coordinates.
 void check_place(const fsdp::ShardedParameter& parameter) {
   const auto part = parameter.spec->local_part();
   const auto& sizes = parameter.full.sizes();
   bool is_same = parameter.shard.sizes() == at::IntArrayRef(part.shape);
-  if (parameter.part) {  // the offset is in this rank's part
+  if (parameter.part) {  // the offset is within this rank's local tensor
     const auto& mesh = parameter.spec->mesh();
     for (int64_t axis = 0; axis < mesh.ndim(); ++axis) {
       const auto order = mesh.group_order(axis);
@@ -45,7 +45,7 @@ void check_place(const fsdp::ShardedParameter& parameter) {
                               "  hint: give fully_shard a mesh whose ranks ascend");
 }
 
-// What others must know to receive it: (key, sizes, dtype) of a tensor, (key, value) of a plain value.
+// Returns what other ranks need to receive the value: (key, sizes, dtype) of a tensor, (key, value) of a plain value.
 Value header_of(const std::string& key, const StateValue& value) {
   if (!value.is_tensor()) return c10::ivalue::Tuple::create({Value(key), value.value});
   return c10::ivalue::Tuple::create(
@@ -72,7 +72,7 @@ struct Header {
   c10::ScalarType dtype = c10::ScalarType::Undefined;
 };
 
-// Rank `source`'s tensor, on every rank.
+// Returns rank `source`'s tensor, on every rank.
 at::Tensor sent(const at::Tensor& own, const Header& header, c10::Device device, int source, const Group& group) {
   const bool is_source = group->getRank() == source;
   const auto options = at::TensorOptions(header.dtype).device(device);
@@ -82,13 +82,13 @@ at::Tensor sent(const at::Tensor& own, const Header& header, c10::Device device,
   return tensor;
 }
 
-// Without a gradient.
+// Returns the local tensor, without a gradient.
 at::Tensor local_of(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
   return DTensor(tensor).to_local();
 }
 
-// Where ranks have different keys: all get all of them, in the order of ranks.
+// Unites the values of ranks with different keys: all ranks get all of them, in the order of ranks.
 ShardedStateDict united(const ShardedStateDict& state, c10::Device device, const Group& group) {
   std::vector<Value> own;
   for (const auto& item : state) own.push_back(header_of(item.key(), item.value()));
@@ -152,7 +152,7 @@ const HeldTensor* ModelParts::find(const at::Tensor& parameter) const {
 const HeldTensor& ModelParts::at(const at::Tensor& parameter, size_t group, size_t place) const {
   const auto* const held = find(parameter);
   TORCH_CHECK_VALUE(held, "[cohort] parameter ", place, " of the optimizer's group ", group,
-                    " is none of the model's\n  hint: pass the model that the optimizer was constructed with; with "
+                    " is not one of the model's\n  hint: pass the model that the optimizer was constructed with; with "
                     "fully_shard both come from the wrapper, which has the parameters in shards");
   return *held;
 }
@@ -184,11 +184,11 @@ StateValue localized(const std::string& key, const StateValue& value, const Want
                        value.spec->held_ranges() == wanted.spec->held_ranges();
   const bool has_other_shape = wanted.spec && value.spec->shape() != wanted.spec->shape();
   TORCH_CHECK_VALUE(
-      is_same || has_other_shape, "[cohort] \"", key, "\" of the state dict is a part of a tensor, ",
+      is_same || has_other_shape, "[cohort] \"", key, "\" of the state dict is a shard of a tensor, ",
       value.spec->to_string(), ", but this rank holds ",
-      wanted.spec ? "the part " + wanted.spec->to_string() : std::string("all of it"),
-      "\n  hint: load_sharded() fills a state dict of this model from parts of any mesh; whole tensors fit "
-      "every mesh");
+      wanted.spec ? "the shard " + wanted.spec->to_string() : std::string("the full tensor"),
+      "\n  hint: fill a state dict of this model with load_sharded(), which reads shards of any mesh, or pass "
+      "full tensors");
   return value;
 }
 
@@ -219,7 +219,7 @@ ShardedStateDict broadcast_state(const ShardedStateDict& state, const WantedValu
       result.insert(header.key, StateValue(tensor));
     } else if (found->second.is_needed) {
       auto value = localized(header.key, StateValue(tensor), found->second);
-      if (value.is_part()) value.tensor = value.tensor.clone();  // the whole one goes
+      if (value.is_part()) value.tensor = value.tensor.clone();  // frees the full tensor
       result.insert(header.key, std::move(value));
     }
   }
@@ -235,7 +235,7 @@ ShardedStateDict gathered(ShardedStateDict state, const StateDictOptions& option
   for (auto& item : state) {
     auto& value = item.value();
     if (value.is_part() && options.full_state_dict) {
-      // With CPUOffloadPolicy the parts are elsewhere.
+      // With CPUOffloadPolicy, shards are on another device than the mesh's.
       const auto part = dtensor::on_device_of(value.spec->mesh(), value.tensor.detach());
       const comm::CalledFor purpose(parallel::kStateExchange);
       value.tensor = dtensor::gathered(part, *value.spec);

@@ -19,7 +19,7 @@ namespace {
 
 using torch::nn::Module;
 
-// "layers.0." of each.
+// Returns a prefix such as "layers.0." for each submodule.
 std::vector<std::string> prefixes_of(const Module& model, const std::vector<const Module*>& submodules) {
   std::vector<std::string> prefixes;
   for (const auto* const wanted : submodules) {
@@ -62,7 +62,7 @@ ShardedStateDict with_canonical_names(const ShardedStateDict& state, const detai
   return result;
 }
 
-// What passes have been told to copy from shards on the CPU must be read before it changes.
+// Waits until passes have copied the shards on the CPU that they will read, before these change.
 void wait_for_passes(c10::Device device) {
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
@@ -130,7 +130,7 @@ void commit_model(const Module& model, const ModelPlan& plan) {
   const bool are_on_cpu =
       std::any_of(plan.copies.begin(), plan.copies.end(), [](const auto& copy) { return copy.first.is_cpu(); });
   for (auto* const sharding : shardings) {
-    sharding->reshard();  // whole parameters that are still there would be old
+    sharding->reshard();  // full parameters that are still gathered would be out of date
     if (are_on_cpu) wait_for_passes(sharding->device());
   }
   {
@@ -142,7 +142,7 @@ void commit_model(const Module& model, const ModelPlan& plan) {
   }
   for (auto* const sharding : shardings) {
     if (!sharding->follows_passes())
-      sharding->unshard();  // where the parameters are once, all see what all have written
+      sharding->unshard();  // if the parameters have one memory, all ranks see what all have written
   }
 }
 

@@ -25,7 +25,7 @@ constexpr std::string_view kWrapperPrefix = "module.";
 constexpr std::string_view kNumBatches = "num_batches_tracked";
 constexpr int64_t kVersionWithNumBatches = 2;
 
-// A pipeline's stages have the whole model's names.
+// The stages of a pipeline have the full model's names.
 std::string prefix_of_child(const Module& module, const std::string& prefix, const std::string& key) {
   return dynamic_cast<const StageListImpl*>(&module) ? prefix : prefix + key + ".";
 }
@@ -43,7 +43,7 @@ void collect(const Module& module, const std::string& prefix, std::vector<detail
   }
 }
 
-// In PyTorch's order: for each module from the root down, the names that begin with its own and lead nowhere.
+// Collects unexpected names in PyTorch's order: for each module, from the root down, names with its prefix that match nothing.
 void collect_unexpected(const Module& module, const std::string& prefix, const std::vector<std::string>& names,
                         const detail::Names& own, std::vector<std::string>& unexpected) {
   if (dynamic_cast<const StageListImpl*>(&module)) {
@@ -74,7 +74,7 @@ int64_t count_known(const std::vector<std::string>& names, const detail::Names& 
                        [&](const std::string& name) { return own.contains(name.substr(num_prefix_chars)); });
 }
 
-// "torch::nn::LinearImpl" is Linear to its users.
+// Returns the name that users know: "Linear" for "torch::nn::LinearImpl".
 std::string class_name(const Module& module) {
   std::string name = module.name();
   const size_t template_begin = name.find('<');
@@ -84,7 +84,7 @@ std::string class_name(const Module& module) {
   return name;
 }
 
-// Python's class attribute _version: 2 for what keeps running statistics.
+// Returns Python's class attribute _version: 2 for modules with running statistics.
 int64_t version_of(const Module& module) {
   const std::string name = class_name(module);
   const bool is_norm = name.starts_with("BatchNorm") || name.starts_with("InstanceNorm") || name == "SyncBatchNorm";
@@ -99,7 +99,7 @@ void collect_versions(const Module& module, const std::string& prefix,
   }
 }
 
-// The module of "layers.1.num_batches_tracked" was saved before batch norms had such a buffer, or nobody knows.
+// Whether "layers.1.num_batches_tracked" may be missing: the module's version is from before this buffer, or unknown.
 bool may_be_missing(const std::string& name, const detail::Names& own, const c10::IValue& metadata) {
   if (!name.ends_with(kNumBatches)) return false;
   const std::string prefix = name.substr(0, name.size() - kNumBatches.size());
@@ -110,7 +110,7 @@ bool may_be_missing(const std::string& name, const detail::Names& own, const c10
   return !version.isInt() || version.toInt() < kVersionWithNumBatches;
 }
 
-// For slips of the finger, not for another model.
+// Hints at similar names, for typing errors; not for another model.
 std::string hints(const IncompatibleKeys& keys) {
   constexpr size_t kMaxPairs = 10'000;
   constexpr size_t kMaxHints = 3;
@@ -148,7 +148,7 @@ std::string without_wrappers(const std::string& name) {
   return base::join(parts, ".");
 }
 
-// A module may have a child named "module", so the prefix goes only when more names fit without it.
+// Removes the prefix "module." only if more names fit without it, because a module may have a child named "module".
 std::vector<std::string> canonical_names(const std::vector<std::string>& names, const Names& own) {
   std::vector<std::string> result;
   for (const std::string& name : names) result.push_back(own.contains(name) ? name : without_wrappers(name));

@@ -1,5 +1,5 @@
-/// StateDict: tensors by name, in the order they were inserted. It is the type that torch::nn::Module::named_parameters()
-/// returns, so what a module gives can be saved as it is.
+/// StateDict: tensors by name, in the order in which they were inserted. torch::nn::Module::named_parameters() returns this type,
+/// so its result can be saved directly.
 #pragma once
 
 #include <ATen/core/Tensor.h>

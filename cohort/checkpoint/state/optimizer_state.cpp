@@ -30,7 +30,7 @@ using optim::OptimizerKind;
 using torch::optim::Optimizer;
 using torch::optim::OptimizerOptions;
 
-// Tensors alone, so that every format of files has them. What only Python knows is left out.
+// Writes only tensors, so that every file format can hold them. Leaves out options that only Python has.
 struct WriteField {
   StateDict& to;
   const std::string name;
@@ -81,7 +81,7 @@ struct ReadField {
   void operator()(std::tuple<double, double>* to) const {
     if (const at::Tensor* value = find(2)) *to = {(*value)[0].item<double>(), (*value)[1].item<double>()};
   }
-  // Absent where the optimizer's options do without it.
+  // The tensor may be absent if the optimizer's options do not need it.
   void operator()(at::Tensor* to) const {
     const at::Tensor* value = from.find(name);
     if (!value) return;
@@ -115,7 +115,7 @@ class ParameterNames {
   std::unordered_map<const void*, std::string> names_;
 };
 
-// Lists and tensors of other sizes than the parameter's would need more than a name.
+// Refuses kinds with lists, and with tensors of other sizes than the parameter's: they would need more than a name.
 const OptimizerKind& kind_by_name(const Optimizer& optimizer) {
   const OptimizerKind& kind = detail::kind_of(optimizer);
   const auto is_free = [](const optim::Field& field) {
@@ -124,12 +124,12 @@ const OptimizerKind& kind_by_name(const Optimizer& optimizer) {
   };
   const auto fields = kind.state(*kind.make_state());
   TORCH_CHECK_NOT_IMPLEMENTED(std::none_of(fields.begin(), fields.end(), is_free), "[cohort] the state of ", kind.name,
-                              " is not one of single parameters, and cannot be saved by their names\n"
+                              " does not belong to single parameters, so it cannot be saved by their names\n"
                               "  hint: save optimizer_state_dict(optimizer), which is Python's layout");
   return kind;
 }
 
-// "state.layer.weight." of "state.layer.weight.exp_avg", for each tensor.
+// Returns "state.layer.weight." for "state.layer.weight.exp_avg", for each tensor.
 std::unordered_set<std::string> prefixes_of(const StateDict& state) {
   std::unordered_set<std::string> prefixes;
   for (const auto& item : state) prefixes.insert(item.key().substr(0, item.key().rfind('.') + 1));

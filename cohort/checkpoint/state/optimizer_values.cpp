@@ -25,7 +25,7 @@ using Value = c10::IValue;
 
 using TensorList = std::vector<at::Tensor>;
 
-constexpr double kMaxWhole = 9007199254740992;  // up to which a double tells whole numbers apart
+constexpr double kMaxWhole = 9007199254740992;  // up to this a double represents every whole number
 
 std::optional<Value> tensor_value(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional<Value>(tensor.detach()) : std::nullopt;
@@ -60,7 +60,7 @@ struct ToValue {
   std::optional<Value> operator()(const optim::PythonOption& option) const { return option.value; }
 };
 
-// A number, or a tensor of one element, such as a learning rate that a compiled step can change.
+// Reads a number, or a tensor of one element, such as a learning rate that a compiled step can change.
 std::optional<Value> number_in(const Value& value) {
   if (value.isInt() || value.isDouble() || value.isBool()) return value;
   if (!value.isTensor() || !value.toTensor().defined() || value.toTensor().numel() != 1) return std::nullopt;
@@ -131,7 +131,7 @@ class FromValue {
         is_same, "[cohort] ", where_, " of the checkpoint has ", field_.key, "=", text_of(value_), ", but this ", kind_,
         " only knows ", field_.key, "=", text_of(option.value),
         field_.key == "decoupled_weight_decay"
-            ? "\n  hint: Adam with decoupled_weight_decay=True is AdamW"
+            ? "\n  hint: use AdamW, which is Adam with decoupled_weight_decay=True"
             : "\n  hint: go on with it in Python, or construct another optimizer and leave its state out");
   }
 
@@ -155,7 +155,7 @@ class FromValue {
     require(value_.isList(), "a list of tensors");
     return value_.toListRef().vec();
   }
-  // As Optimizer._process_value_according_to_param_policy in Python.
+  // Follows Python's Optimizer._process_value_according_to_param_policy.
   at::Tensor moved(const Value& value) const {
     require(value.isTensor(), "a tensor");
     const auto dtype = parameter_.is_floating_point() ? parameter_.scalar_type() : value.toTensor().scalar_type();
@@ -221,10 +221,10 @@ std::unique_ptr<OptimizerParamState> checked_state(const optim::OptimizerKind& k
 
 const optim::OptimizerKind& kind_of(const Optimizer& optimizer) {
   const auto* const kind = optim::find_optimizer_kind(optimizer);
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      kind, "[cohort] nothing is known of the state of this kind of optimizer; known are ",
-      optim::known_optimizer_kinds(),
-      "\n  hint: cohort::optim::register_optimizer_kind tells what it keeps; torch::save(optimizer, path) stores any");
+  TORCH_CHECK_NOT_IMPLEMENTED(kind, "[cohort] the state of this kind of optimizer is not known; known are ",
+                              optim::known_optimizer_kinds(),
+                              "\n  hint: describe the state with cohort::optim::register_optimizer_kind, or store it "
+                              "with torch::save(optimizer, path)");
   return *kind;
 }
 

@@ -19,7 +19,7 @@ at::Tensor buffer_of(const torch::nn::Module& module, const std::string& name) {
   const auto* const buffer = buffers.find(name);
   TORCH_CHECK_VALUE(buffer && buffer->defined(), "[cohort] ", module.name(), " has no buffer \"", name, "\"",
                     base::did_you_mean(name, buffers.keys()),
-                    "\n  hint: give the module that registers it, and the name without that of the module");
+                    "\n  hint: pass the module that registers it, and the name without the module's");
   return *buffer;
 }
 

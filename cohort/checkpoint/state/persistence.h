@@ -1,4 +1,4 @@
-/// Buffers that state dicts leave out: what register_buffer(..., persistent=False) makes in Python; LibTorch has no word for it.
+/// Buffers that state dicts leave out, like register_buffer(..., persistent=False) in Python, which LibTorch lacks.
 ///
 ///     struct AttentionImpl : torch::nn::Module {
 ///       AttentionImpl() {
@@ -6,8 +6,8 @@
 ///         cohort::checkpoint::mark_non_persistent(*this, "mask");
 ///       }
 ///
-/// The mark is the buffer's own: it stays when the module is wrapped, moved to a device or converted. A clone of the module that
-/// registers its buffers anew marks them anew. LibTorch's own modules have no buffer that Python keeps non-persistent.
+/// The mark belongs to the buffer: it stays when the module is wrapped, moved to a device or converted. A clone of the module
+/// registers its buffers anew, and marks them anew. LibTorch's own modules have no buffer that Python keeps non-persistent.
 /// Thread-safe.
 #pragma once
 
@@ -23,7 +23,7 @@ class Module;
 
 namespace cohort::checkpoint {
 
-/// Throws c10::ValueError where the module itself has no buffer of this name, or it is undefined.
+/// Throws c10::ValueError if the module itself has no buffer of this name, or it is undefined.
 COHORT_API void mark_non_persistent(const torch::nn::Module& module, const std::string& buffer);
 COHORT_API void unmark_non_persistent(const torch::nn::Module& module, const std::string& buffer);
 COHORT_API bool is_non_persistent(const at::Tensor& buffer);

@@ -28,7 +28,7 @@ void check_is_dict_of(const Value& dict, const char* what) {
 
 Value whole_value(const std::string& key, const StateValue& value) {
   TORCH_CHECK_VALUE(!value.is_part(), "[cohort] \"", key,
-                    "\" of the state dict is a part of a tensor\n  hint: get it with full_state_dict");
+                    "\" of the state dict is a shard of a tensor\n  hint: get it with full_state_dict");
   return value.is_tensor() ? Value(value.tensor) : value.value;
 }
 
@@ -38,7 +38,7 @@ at::Tensor tensor_in(const std::string& key, const Value& value) {
   return value.toTensor();
 }
 
-// Of one parameter: what the flat dict has, in its order; lists put together.
+// The fields of one parameter from the flat dict, in its order, with lists put together.
 class FieldsOfName {
  public:
   void add(const std::string& field, Value value) {

@@ -1,4 +1,4 @@
-/// Dicts as Python has them, in c10::IValue.
+/// Python's dicts as c10::IValue.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -13,12 +13,12 @@
 
 namespace cohort::checkpoint::detail {
 
-/// From str to anything.
+/// Returns a dict from str to any type.
 inline c10::impl::GenericDict empty_dict() {
   return c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get());
 }
 
-/// From int to int, which files have as a collections.Counter: its type of values, which no other dict has, says so.
+/// Returns a dict from int to int, for collections.Counter in files: no other dict has this type of values.
 inline c10::impl::GenericDict empty_counter() {
   return c10::impl::GenericDict(c10::IntType::get(), c10::NumberType::get());
 }
@@ -26,13 +26,13 @@ inline bool is_counter(const c10::impl::GenericDict& dict) {
   return dict.valueType()->kind() == c10::TypeKind::NumberType;
 }
 
-/// "weight" of a str, "3" of a number.
+/// Returns "weight" for a str, "3" for a number.
 inline std::string key_text(const c10::IValue& key) {
   if (key.isString()) return key.toStringRef();
   return key.isInt() ? std::to_string(key.toInt()) : "(a key that is " + key.tagKind() + ")";
 }
 
-/// Nothing: it has no such key. `dict` must be a dict.
+/// Absent if the dict lacks the key. Requires: `dict` is a dict.
 inline std::optional<c10::IValue> find_entry(const c10::IValue& dict, const std::string& key) {
   for (const auto& entry : dict.toGenericDict()) {
     if (key_text(entry.key()) == key) return c10::IValue(entry.value());
@@ -40,12 +40,12 @@ inline std::optional<c10::IValue> find_entry(const c10::IValue& dict, const std:
   return std::nullopt;
 }
 
-/// None where it has no such key.
+/// Returns None if the dict lacks the key.
 inline c10::IValue entry_of(const c10::IValue& dict, const std::string& key) {
   return find_entry(dict, key).value_or(c10::IValue());
 }
 
-/// `"model", "epoch"`, or "nothing".
+/// Returns `"model", "epoch"`, or "nothing" for an empty dict.
 inline std::string keys_in_words(const c10::IValue& dict) {
   std::vector<std::string> keys;
   for (const auto& entry : dict.toGenericDict()) keys.push_back(key_text(entry.key()));

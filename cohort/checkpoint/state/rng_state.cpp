@@ -72,14 +72,15 @@ void set_all_rng_states(const c10::IValue& states) {
           fmt::format("set_all_rng_states: this machine has no device of type \"{}\": its states are left out", key));
       continue;
     }
-    TORCH_CHECK_VALUE(list.isList(), "[cohort] the states of random numbers for \"", key, "\" are no list");
+    TORCH_CHECK_VALUE(list.isList(), "[cohort] the states of random numbers for \"", key, "\" are not a list");
     const auto items = list.toListRef();
     TORCH_CHECK_VALUE(static_cast<int>(items.size()) == accelerator->num_devices,
                       "[cohort] the checkpoint has states of ", items.size(), " devices of type \"", key,
                       "\", but this machine has ", accelerator->num_devices,
-                      "\n  hint: set_rng_state(state, device) sets one of them");
+                      "\n  hint: set one of them with set_rng_state(state, device)");
     for (size_t i = 0; i < items.size(); ++i) {
-      TORCH_CHECK_VALUE(items[i].isTensor(), "[cohort] state ", i, " of random numbers for \"", key, "\" is no tensor");
+      TORCH_CHECK_VALUE(items[i].isTensor(), "[cohort] state ", i, " of random numbers for \"", key,
+                        "\" is not a tensor");
       all.emplace_back(device_at(*accelerator, static_cast<int>(i)), items[i].toTensor());
     }
   }

@@ -1,6 +1,6 @@
-/// SchedulerNotes: what learning-rate schedulers keep with the parameter groups of an optimizer beside its options, by Python's
-/// names ("initial_lr", "max_lr", ...). All schedulers of one optimizer share them, and the optimizer's state dict has them in
-/// "param_groups", as Python's has. They live as long as one of the schedulers.
+/// SchedulerNotes: values that learning-rate schedulers store in an optimizer's parameter groups beside its options, under
+/// Python's names ("initial_lr", "max_lr", ...). All schedulers of one optimizer share them, and the optimizer's state dict has
+/// them in "param_groups", as in Python. They live as long as one of the schedulers.
 ///
 /// Thread-safety: of() and find() are thread-safe, the notes are not.
 #pragma once
@@ -23,16 +23,16 @@ class SchedulerNotes {
  public:
   using Notes = std::vector<std::pair<std::string, double>>;
 
-  /// Those of this optimizer, which must outlive them.
+  /// Returns the notes of this optimizer, which must outlive them.
   static std::shared_ptr<SchedulerNotes> of(const torch::optim::Optimizer& optimizer);
-  /// Null: no scheduler has any.
+  /// Returns null if no scheduler has notes.
   static std::shared_ptr<SchedulerNotes> find(const torch::optim::Optimizer& optimizer);
 
   std::optional<double> get(size_t group, const std::string& key) const;
   void set(size_t group, const std::string& key, double value);
-  /// In the order in which they were first set.
+  /// Returns a group's notes in the order in which they were first set.
   const Notes& group(size_t group) const;
-  /// Takes the notes among the entries of a parameter group of a state dict.
+  /// Loads the notes from the entries of a parameter group of a state dict.
   void load(size_t group, const c10::IValue& entries);
 
  private:

@@ -24,7 +24,7 @@ using torch::optim::StepLR;
 using Plateau = torch::optim::ReduceLROnPlateauScheduler;
 using Value = c10::IValue;
 
-// LibTorch's schedulers say nothing of their state, and serialize nothing. An explicit instantiation may name private members.
+// LibTorch's schedulers give no access to their state. An explicit instantiation may name private members.
 template <class Tag, typename Tag::Type kMember>
 struct Revealed {
   friend typename Tag::Type member(Tag) { return kMember; }
@@ -56,7 +56,7 @@ COHORT_REVEAL(NumBadEpochsOf, Plateau, int, num_bad_epochs);
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// 0.1, not 0.10000000149011612.
+// Returns 0.1, not 0.10000000149011612.
 double decimal(float number) { return base::parse_double(fmt::format("{}", number)).value_or(number); }
 
 Value last_rates(const Optimizer& optimizer) {
@@ -71,7 +71,7 @@ void check_is_dict(const Value& state) {
                     detail::text_of(state));
 }
 
-// Leaves `number` as it is where the dict has no such key.
+// Leaves `number` unchanged if the dict has no such key.
 template <class Number>
 void read_number(const Value& state, const char* key, Number& number) {
   const auto value = detail::find_entry(state, key);
@@ -82,7 +82,7 @@ void read_number(const Value& state, const char* key, Number& number) {
   constexpr bool kIsWhole = std::is_integral_v<Number>;
   TORCH_CHECK_VALUE(!kIsWhole || (given == std::trunc(given) && std::abs(given) <= std::numeric_limits<int>::max()),
                     "[cohort] load_scheduler_state_dict: \"", key, "\" of the state is ", detail::text_of(*value),
-                    ", not a whole number of a size that counts have");
+                    ", not a whole number in the range of a count");
   number = static_cast<Number>(given);
 }
 
@@ -92,7 +92,7 @@ struct Word {
   Choice choice;
 };
 
-// Of two words the one that the dict has.
+// Reads one of two words.
 template <class Choice>
 void read_word(const Value& state, const char* key, const Word<Choice>& one, const Word<Choice>& other,
                Choice& choice) {

@@ -17,7 +17,7 @@ namespace {
 using detail::Incoming;
 using torch::nn::Module;
 
-// The ranks that have parts or copies of the same parameters, or wait for each other in the middle.
+// Returns the ranks that have shards or copies of the same parameters, or that wait for each other during the call.
 detail::Participants participants_of(const Module& model, const OptimizerList* optimizers,
                                      const StateDictOptions& options) {
   auto result = detail::holders_of(model);
@@ -35,8 +35,8 @@ void check_options(const char* function, const StateDictOptions& options) {
 
 void check_has_no_parts(const ShardedStateDict& state) {
   for (const auto& item : state) {
-    TORCH_CHECK_VALUE(!item.value().is_part(), "[cohort] broadcast_from_rank0 needs whole tensors on rank 0, but \"",
-                      item.key(), "\" is a part there\n  hint: get it with full_state_dict");
+    TORCH_CHECK_VALUE(!item.value().is_part(), "[cohort] broadcast_from_rank0 needs full tensors on rank 0, but \"",
+                      item.key(), "\" is a shard there\n  hint: get it with full_state_dict");
   }
 }
 
@@ -50,7 +50,7 @@ ShardedStateDict localized(const Incoming& incoming) {
   return result;
 }
 
-// One or both of the states. Ranks agree twice where values travel: before, and when each knows what to do with them.
+// Sets one or both states. If values travel, ranks agree twice: before, and when each rank knows what to do with them.
 class StateSetter {
  public:
   StateSetter(const char* function, const Module& model, const OptimizerList* optimizers,
@@ -105,7 +105,7 @@ class StateSetter {
   const OptimizerList* optimizers_;
   const StateDictOptions& options_;
   std::optional<detail::ModelParts> parts_;
-  std::vector<Incoming> incoming_;  // the model's, then the optimizers'
+  std::vector<Incoming> incoming_;  // the model's, then the optimizers' values
   detail::ModelPlan model_plan_;
   std::vector<detail::OptimizerPlan> optimizer_plans_;
 };

@@ -24,8 +24,9 @@ StateDict state_dict(const torch::nn::Module& module) {
   StateDict state;
   for (const auto& [name, tensor, is_parameter] : detail::tensors_of(module)) {
     TORCH_CHECK(!is_let_go(tensor), "[cohort] state_dict: parameter \"", name,
-                "\" is not there: fully_shard has let it go\n"
-                "  hint: get_model_state_dict() gives this rank's part of it, or, with full_state_dict, all of it");
+                "\" is not in memory: fully_shard has freed it\n"
+                "  hint: call get_model_state_dict(), which returns this rank's shard, or, with full_state_dict, the "
+                "full tensor");
     state.insert(name, tensor.detach());
   }
   return state;
@@ -37,9 +38,9 @@ IncompatibleKeys load_state_dict(torch::nn::Module& module, const StateDict& giv
   detail::Names names;
   for (const auto& each : own) {
     TORCH_CHECK_VALUE(!parallel::is_sharded(each.tensor), "[cohort] load_state_dict: parameter \"", each.name,
-                      "\" is one rank's part of a whole, of fully_shard or of a tensor-parallel layer\n"
-                      "  hint: set_model_state_dict() with full_state_dict gives each rank its part; a tensor-parallel "
-                      "layer has load_whole()");
+                      "\" is one rank's shard of a tensor, of fully_shard or of a tensor-parallel layer\n"
+                      "  hint: call set_model_state_dict() with full_state_dict, which gives each rank its shard, or a "
+                      "tensor-parallel layer's load_whole()");
     sizes.push_back({each.name, each.tensor.sizes().vec()});
     names.insert(each.name);
   }

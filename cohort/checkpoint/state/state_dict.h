@@ -1,7 +1,7 @@
 /// A module's state by name, and back. Names, order and error texts are PyTorch's (torch/nn/modules/module.py).
 ///
-/// Wrappers (DistributedDataParallel, FullySharded, DataParallel, ActivationCheckpoint) leave no trace in names. For modules
-/// whose parameters ranks share out: distributed_state.h.
+/// Wrappers (DistributedDataParallel, FullySharded, DataParallel, ActivationCheckpoint) do not appear in names. For modules
+/// whose parameters are sharded: distributed_state.h.
 /// Thread-safety: none; no other thread may use the module meanwhile.
 #pragma once
 
@@ -21,20 +21,21 @@ class Module;
 
 namespace cohort::checkpoint {
 
-/// Parameters and buffers of the module and all below it, without the buffers that mark_non_persistent (persistence.h) has
-/// marked. The tensors share memory with the module's own, without autograd; clone() what must not change as training goes on.
-/// Throws c10::Error for a parameter that fully_shard has let go.
+/// Returns parameters and buffers of the module and its submodules, without buffers marked by mark_non_persistent
+/// (persistence.h). The tensors share memory with the module's own, without autograd; clone() those that must not change in
+/// training.
+/// Throws c10::Error for a parameter that fully_shard has freed.
 COHORT_API StateDict state_dict(const torch::nn::Module& module);
 
-/// What Python's state_dict()._metadata says of each module, itself, "", first: {{"", 1}, {"layers.0", 2}, ...}.
+/// Returns the module versions in Python's state_dict()._metadata, the module itself, "", first: {{"", 1}, {"layers.0", 2}, ...}.
 COHORT_API std::vector<std::pair<std::string, int64_t>> module_versions(const torch::nn::Module& module);
-/// The same as the dict that it is in Python: {"": {"version": 1}, "layers.0": {"version": 2}, ...}
+/// Returns the same as Python's dict: {"": {"version": 1}, "layers.0": {"version": 2}, ...}
 COHORT_API c10::IValue state_dict_metadata(const torch::nn::Module& module);
 
 struct LoadStateDictOptions {
-  /// Throw unless the names are exactly the module's.
+  /// If true, throw unless the names are exactly the module's.
   bool strict = true;
-  /// As state_dict_metadata gives it, or None. As in PyTorch a batch norm whose version is below 2, or not known, may lack
+  /// A result of state_dict_metadata, or None. As in PyTorch, a batch norm whose version is below 2 or unknown may lack
   /// num_batches_tracked.
   c10::IValue metadata = {};
 };
@@ -44,12 +45,12 @@ struct IncompatibleKeys {
   std::vector<std::string> unexpected_keys = {};
 };
 
-/// Copies the values into the module's own tensors, converting dtype and device. Names as Python's wrappers write them are
-/// accepted: with the prefix "module." before all of them, or with "_orig_mod.", "_fsdp_wrapped_module." and
+/// Copies the values into the module's own tensors, and converts dtype and device. Accepts names as Python's wrappers write
+/// them: with the prefix "module." before all of them, or with "_orig_mod.", "_fsdp_wrapped_module." and
 /// "_checkpoint_wrapped_module." anywhere.
-/// Throws c10::Error with PyTorch's text for missing or unexpected names (if strict) and for shapes that differ, and a hint
-/// where two names are alike; c10::ValueError for a module that fully_shard has sharded. The module is then unchanged, where
-/// PyTorch has copied what fitted.
+/// Throws c10::Error with PyTorch's text for missing or unexpected names (if strict) and for shapes that differ, and with a hint
+/// if two names are similar; c10::ValueError for a module that fully_shard has sharded. If it throws, the module is unchanged;
+/// PyTorch would have copied the values that fit.
 COHORT_API IncompatibleKeys load_state_dict(torch::nn::Module& module, const StateDict& state,
                                             LoadStateDictOptions options = {});
 

@@ -1,4 +1,4 @@
-/// What get_state_dict gives, and what set_state_dict will do, found out before any of it is done.
+/// Plans of get_state_dict and set_state_dict, made in full before any of it is done.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -14,18 +14,18 @@
 
 namespace cohort::checkpoint::detail {
 
-/// As this rank holds them; not collective.
+/// Return the values as this rank holds them; not collective.
 ShardedStateDict own_model_state(const torch::nn::Module& model, const StateDictOptions& options);
 ShardedStateDict own_optimizer_state(const torch::nn::Module& model, const OptimizerList& optimizers,
                                      const StateDictOptions& options);
 
 inline constexpr const char* kNoState = "no rank has got a state";
-/// get_model_state_dict and get_optimizer_state_dict, by the name of the function that the program has called.
+/// Do get_model_state_dict and get_optimizer_state_dict, under the name of the function that the program has called.
 ShardedStateDict model_state_for(const char* function, const torch::nn::Module& model, const StateDictOptions& options);
 ShardedStateDict optimizer_state_for(const char* function, const torch::nn::Module& model,
                                      const OptimizerList& optimizers, const StateDictOptions& options);
 
-/// What this rank was given, by the names that the model has, and what it needs of it.
+/// The values given to this rank, under the model's names, and what it needs of them.
 struct Incoming {
   ShardedStateDict state;
   WantedValues wanted = {};
@@ -35,7 +35,7 @@ Incoming incoming_optimizers(const ModelParts& parts, const OptimizerList& optim
 
 struct ModelPlan {
   IncompatibleKeys keys;
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies = {};  ///< to, from
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies = {};  ///< (to, from)
 };
 /// `state`: the values as this rank holds them.
 ModelPlan plan_model(const torch::nn::Module& model, const ModelParts& parts, const ShardedStateDict& state,
@@ -43,8 +43,8 @@ ModelPlan plan_model(const torch::nn::Module& model, const ModelParts& parts, co
 void commit_model(const torch::nn::Module& model, const ModelPlan& plan);
 
 struct OptimizerPlan {
-  torch::optim::Optimizer* shown;  ///< whose options the program sees
-  torch::optim::Optimizer* local;  ///< whose state this rank has
+  torch::optim::Optimizer* shown;  ///< the optimizer whose options the program sees
+  torch::optim::Optimizer* local;  ///< the optimizer whose state this rank has
   LoadedOptimizer loaded = {};
 
   void commit();
@@ -52,7 +52,7 @@ struct OptimizerPlan {
 std::vector<OptimizerPlan> plan_optimizers(const ModelParts& parts, const OptimizerList& optimizers,
                                            const ShardedStateDict& state, const StateDictOptions& options);
 
-/// A list of tensors has an entry for each: "state.weight.old_dirs.0"; an empty list none.
+/// Inserts a value. A list of tensors becomes an entry for each: "state.weight.old_dirs.0"; an empty list becomes no entry.
 void insert_value(ShardedStateDict& state, const std::string& key, const c10::IValue& value);
 
 /// A flat key of an optimizer's state dict: "state", "layer.weight", "exp_avg".
@@ -62,7 +62,7 @@ struct OptimizerKey {
   std::string field;
   std::string text() const { return section + "." + name + "." + field; }
 };
-/// Nothing: it is none of a parameter among `names`, also not without what wrappers put in.
+/// Absent if the key belongs to no parameter among `names`, even without what wrappers have added.
 std::optional<OptimizerKey> split_key(const std::string& key, const Names& names);
 
 }  // namespace cohort::checkpoint::detail

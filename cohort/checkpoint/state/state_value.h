@@ -1,5 +1,5 @@
-/// What a state dict holds where ranks have parts of tensors, and values that are no tensors: the common language of state-dict
-/// helpers, sharded checkpoints and the Checkpointer.
+/// StateValue: a value of a state dict in which ranks have shards of tensors, and values that are not tensors. State-dict
+/// helpers, sharded checkpoints and the Checkpointer use it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,16 +15,16 @@
 
 namespace cohort::checkpoint {
 
-/// The keys of a value whose parameter other stages of a pipeline have, too (tied_names.h). Whoever puts a prefix before `own`
-/// means it before all of them.
+/// The keys of a value whose parameter other stages of a pipeline also have (tied_names.h). A prefix that is added to `own` must
+/// be added to all of them.
 struct TiedKeys {
-  /// As get_state_dict gives it; empty: the parameter is not tied.
+  /// The key from get_state_dict. Empty if the parameter is not tied.
   std::string own = {};
-  /// Under the other names: load_sharded reads the first of them that is there where the checkpoint lacks `own`.
+  /// The keys under the other names. If the checkpoint lacks `own`, load_sharded reads the first of these that it has.
   std::vector<std::string> others = {};
 };
 
-/// One of three: a whole tensor, which every rank that has the key holds alike; this rank's part of a tensor; a plain value.
+/// One of three: a full tensor, which is the same on every rank that has the key; this rank's shard of a tensor; a plain value.
 struct StateValue {
   StateValue() = default;
   // Implicit on purpose: state.insert("weight", tensor).
@@ -35,18 +35,18 @@ struct StateValue {
   bool is_tensor() const { return tensor.defined(); }
   bool is_part() const { return spec.has_value(); }
 
-  /// Undefined for a plain value. Shares memory with what it was made from.
+  /// Undefined for a plain value. Shares memory with the tensor from which it was made.
   at::Tensor tensor = {};
-  /// Of which tensor `tensor` is a part, and which one.
+  /// Describes the full tensor and this rank's shard of it. Absent if `tensor` is a full tensor.
   std::optional<ShardSpec> spec = {};
   /// None, bool, int, float, complex, str, bytes (comm/pickle/pickle.h), and lists, tuples and dicts of them.
   c10::IValue value = {};
-  /// Beside any of the three.
+  /// Set for any of the three.
   TiedKeys tied = {};
 };
 
 /// Keys are canonical names with dots, as torch/distributed/checkpoint flattens nested dictionaries: "model.layer1.weight",
-/// "optim.state.layer1.weight.exp_avg". Not every rank need have every key.
+/// "optim.state.layer1.weight.exp_avg". A key need not be on every rank.
 using ShardedStateDict = torch::OrderedDict<std::string, StateValue>;
 
 }  // namespace cohort::checkpoint

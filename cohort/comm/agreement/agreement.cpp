@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kMissing = "nothing";
 
-// What a rank knows of all ranks that it has met, and its own facts.
+// This rank's own facts, and everything it has learned from other ranks.
 struct Statement {
   RankFailures failures = {};
   std::string difference = {};
@@ -42,7 +42,7 @@ c10::IValue value_of_statement(const Statement& statement) {
                                      value_of_facts(statement.facts), value_of_facts(statement.shared_facts)});
 }
 
-// Throws for what is no statement.
+// Throws if the value is not a statement.
 Statement statement_in(const c10::IValue& value) {
   TORCH_CHECK_VALUE(value.isTuple() && value.toTupleRef().elements().size() == 4, "not a statement");
   const auto& elements = value.toTupleRef().elements();
@@ -51,7 +51,7 @@ Statement statement_in(const c10::IValue& value) {
   return {failures_of(elements[0]), difference.front(), facts_in(elements[2]), facts_in(elements[3])};
 }
 
-// Who has which value, in the order in which ranks have said them.
+// The values of one fact, each with its ranks, in the order in which ranks have stated them.
 class Values {
  public:
   void add(const std::string& value, int rank) {
@@ -60,7 +60,7 @@ class Values {
     found->second.push_back(rank);
   }
   bool do_differ() const { return all_.size() > 1; }
-  // "A on rank 0, but B on ranks 1 and 2".
+  // Returns "A on rank 0, but B on ranks 1 and 2".
   std::string in_words(const Group& group) const {
     std::vector<std::string> texts;
     for (const auto& [value, ranks] : all_) {
@@ -81,7 +81,7 @@ bool are_equal(const Fact* one, const Fact* other) {
   return one && other && one->name == other->name && one->value == other->value;
 }
 
-// The first of the facts that all have; where all can go on, also of those that only some have.
+// Returns the first difference among facts that all ranks have and, if all ranks can go on, among facts that only some have.
 std::string difference_of_all(const std::vector<Statement>& all, const Group& group, bool are_complete) {
   const auto by_size = [](const auto& one, const auto& other) { return one.facts.size() < other.facts.size(); };
   const auto& most = std::max_element(all.begin(), all.end(), by_size)->facts;
@@ -113,7 +113,7 @@ std::string difference_of_some(const std::vector<Statement>& all, const Group& g
   return "";
 }
 
-// What the ranks of the group say, joined.
+// Exchanges statements within the group and joins them.
 Statement exchanged(const Statement& own, const std::string& call, const Group& group) {
   std::vector<Statement> all;
   for (const auto& value : RankExchange(group).all_values(value_of_statement(own))) {
@@ -122,14 +122,14 @@ Statement exchanged(const Statement& own, const std::string& call, const Group& 
     } catch (const c10::Error&) {
       const int rank = number_in_job(group, static_cast<int>(all.size()));
       C10_THROW_ERROR(ValueError, c10::str(call, ", as rank ", rank, " exchanges something else here\n",
-                                           "  hint: all ranks make the same calls in the same order"));
+                                           "  hint: make the same calls in the same order on all ranks"));
     }
   }
   Statement result{.facts = own.facts, .shared_facts = own.shared_facts};
   bool can_all = true;
   for (const auto& of_rank : all) {
     for (const auto& [rank, reason] : of_rank.failures) {
-      auto& known = result.failures[rank];  // where there is no job, several may have a number
+      auto& known = result.failures[rank];  // without a job, several ranks may have one number
       if (known.empty()) known = reason;
       can_all = can_all && reason.empty();
     }
@@ -169,7 +169,7 @@ int number_in_job(const Group& group, int rank) {
   if (!is_initialized()) return rank;
   try {
     return get_global_rank(group, rank);
-  } catch (const c10::Error&) {  // made by somebody else
+  } catch (const c10::Error&) {  // the group is not one of ours
     return rank;
   }
 }

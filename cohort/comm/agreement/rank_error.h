@@ -1,4 +1,4 @@
-/// RankError: what some ranks could not do, thrown on all of them.
+/// RankError: thrown on all ranks if some of them have failed.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -10,7 +10,7 @@
 
 namespace cohort::comm {
 
-/// Why ranks could not do their part, by rank.
+/// Reasons of failed ranks, by rank.
 using RankFailures = std::map<int, std::string>;
 
 /// Says which ranks failed, and why each:
@@ -18,10 +18,10 @@ using RankFailures = std::map<int, std::string>;
 ///       rank 1: tensor "sparse" is sparse; call to_dense() first
 class COHORT_API RankError : public c10::Error {
  public:
-  /// `what`: begins the text. `is_alone`: there is only one rank, which the text then does not name.
+  /// `what`: begins the text. `is_alone`: there is only one rank, so the text does not name it.
   RankError(const std::string& what, RankFailures failures, bool is_alone = false);
 
-  /// By the ranks that the text names.
+  /// Returns the reasons, by the ranks that the text names.
   const RankFailures& failures() const { return failures_; }
 
  private:

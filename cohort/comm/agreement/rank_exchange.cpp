@@ -31,7 +31,7 @@ std::vector<StepResult> results_in(const BytesList& messages) {
   return results;
 }
 
-// What steps gave where all of them have succeeded.
+// Returns the values of steps that have all succeeded.
 std::vector<std::string> values_in(std::vector<StepResult> results) {
   std::vector<std::string> texts;
   for (auto& result : results) texts.push_back(std::move(*result));

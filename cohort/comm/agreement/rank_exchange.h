@@ -1,5 +1,5 @@
-/// RankExchange: how ranks tell each other what is no tensor: how a step went, texts, numbers, values. A process alone tells
-/// itself, without communication.
+/// RankExchange: exchanges values that are not tensors between ranks: results of a step, texts, numbers. A process alone gets its
+/// own values back, without communication.
 ///
 /// Its calls are collective over the group and block; on their errors see object_collectives.h. Thread-safety: as collectives.
 #pragma once
@@ -19,16 +19,16 @@
 
 namespace cohort::comm {
 
-/// What a step gave on a rank, any bytes, or why it failed there.
+/// Result of a step on a rank: any bytes, or why it failed.
 using StepResult = base::Result<std::string>;
-/// Runs the step; what it throws becomes the error.
+/// Runs the step and turns an exception into the error.
 COHORT_TEST_API StepResult attempt(const std::function<std::string()>& step);
-/// Of those that have failed, by their place in the list.
+/// Returns the failures, by the position in the list.
 RankFailures failures_of(const std::vector<StepResult>& results);
 
 class COHORT_TEST_API RankExchange {
  public:
-  /// Null: this process alone.
+  /// If `group` is null, this process is alone.
   explicit RankExchange(Group group) : group_(std::move(group)) {}
 
   const Group& group() const { return group_; }
@@ -37,21 +37,21 @@ class COHORT_TEST_API RankExchange {
   int size() const { return group_ ? group_->getSize() : 1; }
   bool is_first() const { return rank() == 0; }
 
-  /// Everybody's, by rank.
+  /// Return the values of all ranks, by rank.
   std::vector<StepResult> all(const StepResult& own) const;
   std::vector<c10::IValue> all_values(const c10::IValue& own) const;
   std::vector<std::vector<int64_t>> all_numbers(const std::vector<int64_t>& own) const;
-  /// The first rank's.
+  /// Returns the value of the first rank.
   StepResult from_first(const StepResult& own) const;
-  /// The largest number of any rank, entry by entry.
+  /// Returns, for each entry, the largest number of any rank.
   std::vector<int64_t> largest(std::vector<int64_t> numbers) const;
 
-  /// What everybody's step gave, by rank. Throws RankError on all ranks if one of them has failed. `what`: begins its text.
+  /// Returns the results of all ranks' steps, by rank. Throws RankError on all ranks if one has failed. `what`: begins its text.
   std::vector<std::string> all_done(const std::string& what, const StepResult& own) const;
-  /// Makes a text for each rank of what their steps gave.
+  /// Makes a text for each rank from the results of the ranks' steps.
   using Answer = std::function<std::vector<std::string>(const std::vector<std::string>&)>;
-  /// The first rank's answer to this one; what steps gave travels to that rank only. Throws RankError on all ranks if a step or
-  /// the answer has failed.
+  /// Returns the first rank's answer to this rank; results of steps travel to the first rank only. Throws RankError on all ranks
+  /// if a step or the answer has failed.
   std::string answer_of_first(const std::string& what, const StepResult& own, const Answer& answer) const;
 
  private:

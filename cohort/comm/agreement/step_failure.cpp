@@ -23,7 +23,7 @@ void StepFailure::share(const std::string& what, const RankExchange& ranks) cons
   if (ranks.largest({own_ ? 1 : 0}).front() == 0) return;
   const auto own = own_ ? StepResult(base::Error(text_of(own_))) : StepResult(std::string());
   auto failures = failures_of(ranks.all(own));
-  // Where several have failed, one may be for what another one did not send: all are told of all.
+  // If several have failed, one may have failed because of another: all ranks get all reasons.
   if (own_ && failures.size() == 1) std::rethrow_exception(own_);
   throw RankError(what, std::move(failures), ranks.is_alone());
 }

@@ -1,4 +1,4 @@
-/// Texts and failures as they travel between ranks: as bytes, since the texts of exceptions need not be UTF-8.
+/// Texts and failures as values to send: as bytes, because texts of exceptions need not be UTF-8.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -12,7 +12,7 @@ namespace cohort::comm {
 
 c10::IValue value_of(const std::vector<std::string>& texts);
 c10::IValue value_of(const RankFailures& failures);
-/// Throw c10::ValueError for other values.
+/// Throw c10::ValueError for values of another form.
 std::vector<std::string> texts_of(const c10::IValue& value);
 RankFailures failures_of(const c10::IValue& value);
 

@@ -1,4 +1,4 @@
-/// The accelerator of this process, of whatever type: everything else of the library asks whether a tensor is on the CPU or not.
+/// The accelerator of this process, of any type. The rest of the library only asks whether a tensor is on the CPU.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,10 +14,10 @@ struct Accelerator {
   int num_devices;
 };
 
-/// Nothing where LibTorch knows no accelerator or sees no device of it. Follows torch.accelerator.
+/// Absent if LibTorch knows no accelerator or sees no device of it. Follows torch.accelerator.
 COHORT_TEST_API std::optional<Accelerator> accelerator();
 
-/// Its type alone.
+/// Returns the accelerator's type.
 inline std::optional<c10::DeviceType> accelerator_type() {
   const auto found = accelerator();
   return found ? std::optional(found->type) : std::nullopt;

@@ -21,7 +21,7 @@ BackgroundList& background() {
 
 std::atomic<bool> is_ending_without_waiting = false;
 
-// What is called of them, and their end, may run foreign code, so not with the lock.
+// Functions of these objects, and their destructors, may run foreign code, so they run without the lock.
 std::vector<std::shared_ptr<BackgroundThreads>> running_threads() {
   std::vector<std::shared_ptr<BackgroundThreads>> found;
   const std::lock_guard lock(background().mutex);

@@ -1,5 +1,5 @@
-/// Operations and threads that a backend runs by itself in this process, for the process's end: a backend that has some joins
-/// the list, and whoever ends the process knows no backend.
+/// Operations and threads that backends run in the background, listed for the end of the process: each backend with such threads
+/// joins the list, so code that ends the process need not know backends.
 #pragma once
 
 #include <cstddef>
@@ -9,38 +9,38 @@
 
 namespace cohort::comm {
 
-/// What runs for one group. Thread-safety: every function may be called from any thread.
+/// The background operations and threads of one group. Thread-safety: every function may be called from any thread.
 class BackgroundThreads {
  public:
   virtual ~BackgroundThreads() = default;
-  /// Operations that have not ended.
+  /// Returns the number of operations that have not ended.
   virtual size_t num_pending() = 0;
-  /// Runs what nobody waits for to its end, within its time-outs; may throw where the user interrupts it. Returns: how many
-  /// operations could not be completed.
+  /// Completes operations that nobody waits for, within their time-outs; may throw if the user interrupts it. Returns: the number
+  /// of operations that could not be completed.
   virtual size_t complete() = 0;
-  /// Ends them with an error, and the threads. Effective once.
+  /// Ends the operations with an error, and the threads. A second call does nothing.
   virtual void close() = 0;
 };
 
-/// Thread-safe, as all here. Keeps no reference.
+/// Adds to the list, which keeps no reference. Thread-safe, as every function here.
 void add_background_threads(const std::shared_ptr<BackgroundThreads>& threads);
-/// Without effect on what is not in the list. Must come before `threads` is destroyed.
+/// Does nothing if `threads` is not in the list. Must be called before `threads` is destroyed.
 void remove_background_threads(BackgroundThreads& threads);
 
-/// Operations of this process that run in the background and have not ended.
+/// Returns the number of this process's background operations that have not ended.
 size_t num_pending_in_background();
-/// At exit: completes such operations. Returns: how many could not be.
+/// For the exit: completes these operations. Returns: the number of those that could not be completed.
 COHORT_BINDING_API size_t complete_background_operations();
-/// At exit: closes all that have such operations.
+/// For the exit: closes every group with such operations.
 void end_background_operations();
 
-/// The process ends because of an error: from now on nothing waits for other ranks that need not.
+/// Notes that the process ends because of an error: from now on nothing waits for other ranks unless it must.
 void end_without_waiting();
 bool ends_without_waiting();
 
-/// Ends all operations that backends run in this process, and their threads. For hosts whose own end does not bear
-/// threads, as Python's. Afterwards every operation of theirs fails.
-/// Returns: true if there were any; threads that use them may still be on their way out of an operation.
+/// Ends all operations that backends run in this process, and their threads. For host programs such as Python, which cannot end
+/// while threads run. Afterwards every operation of these backends fails.
+/// Returns: true if there were any; threads that use them may still be leaving an operation.
 COHORT_BINDING_API bool end_background_threads();
 
 }  // namespace cohort::comm

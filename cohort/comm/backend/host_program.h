@@ -1,5 +1,5 @@
-/// What a host program such as a Python interpreter needs of operations that wait for other ranks: to end them, as on Ctrl-C,
-/// and to go on meanwhile.
+/// Services for a host program, such as a Python interpreter, while operations wait for other ranks: it can interrupt them, as
+/// Ctrl-C does, and go on meanwhile.
 #pragma once
 
 #include <exception>
@@ -8,25 +8,25 @@
 
 namespace cohort::comm {
 
-/// Looked at while an operation of backend "shm" waits, in the thread that runs it, about four times a second: an exception ends
-/// the operation and its group, and is what the caller gets. Null: nothing is looked at (the default).
+/// Called about four times a second while an operation of backend "shm" waits, in the thread that runs it. If it returns an
+/// exception, the operation and its group end, and the caller gets the exception. If null (the default), nothing is called.
 using Interruption = std::exception_ptr (*)();
 COHORT_BINDING_API void set_interruption(Interruption interruption);
 
-/// What the calling thread is to end its wait with; null if there is nothing.
+/// Returns the exception that should end the calling thread's wait, or null.
 std::exception_ptr find_interruption();
-/// Throws it, if there is anything.
+/// Throws that exception, if it is not null.
 void throw_interruption();
 
-/// The lock of an interpreter that the calling thread may hold where PyTorch's bindings do not let go of it, as they do not
-/// around Work.get_future(). `release` gives back what `acquire` needs, null if the thread does not hold it.
+/// The lock of an interpreter. The calling thread may hold it where PyTorch's bindings do not release it, as in
+/// Work.get_future(). `release` returns the state that `acquire` needs, or null if the thread does not hold the lock.
 struct HostLock {
   void* (*release)();
   void (*acquire)(void* state);
 };
 COHORT_BINDING_API void set_host_lock(const HostLock& lock);
 
-/// While it lives the calling thread does not hold the host's lock.
+/// Releases the host's lock in the calling thread as long as it lives.
 class HostUnlocked {
  public:
   HostUnlocked();

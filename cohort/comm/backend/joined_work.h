@@ -1,4 +1,4 @@
-/// JoinedWork: several operations of an engine as one.
+/// JoinedWork: one Work for several operations of an engine.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -7,7 +7,7 @@
 
 namespace cohort::comm {
 
-/// Completes when the last of `works` (at least one) does; fails as the first of them that failed.
+/// Completes when the last of `works` (at least one) does; fails with the error of the first failed one.
 class JoinedWork final : public c10d::Work {
  public:
   explicit JoinedWork(std::vector<c10::intrusive_ptr<c10d::Work>> works);
@@ -15,13 +15,13 @@ class JoinedWork final : public c10d::Work {
   bool isCompleted() override;
   bool isSuccess() const override;
   std::exception_ptr exception() const override;
-  /// That of the first.
+  /// Returns the first work's result.
   std::vector<at::Tensor> result() override;
   void synchronize() override;
-  /// `timeout` is for each of them.
+  /// `timeout` applies to each work.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void abort() override;
-  /// Its value is that of the first.
+  /// The future's value is the first work's.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:

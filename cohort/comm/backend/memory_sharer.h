@@ -1,4 +1,4 @@
-/// MemorySharer: what a backend adds to c10d's Backend whose ranks share memory.
+/// MemorySharer: added to c10d's Backend by backends whose ranks share memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -30,7 +30,7 @@ std::string dtype_name(at::ScalarType dtype) {
     case at::kComplexDouble:
       return "complex128";
     default: {
-      // C++ and Python names differ in case only: BFloat16, Bool, UInt16, Float8_e4m3fn ...
+      // C++ and Python names differ only in case: BFloat16, Bool, UInt16, Float8_e4m3fn ...
       std::string name = c10::toString(dtype);
       std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
       return name;

@@ -10,11 +10,11 @@
 
 namespace cohort::comm {
 
-/// PyTorch's Python name: "float32", "bfloat16", "float8_e4m3fn".
+/// Returns PyTorch's Python name: "float32", "bfloat16", "float8_e4m3fn".
 COHORT_TEST_API std::string dtype_name(at::ScalarType dtype);
-/// "[2, 3]"; "[]" for no dimensions.
+/// Returns "[2, 3]", or "[]" for a tensor without dimensions.
 COHORT_TEST_API std::string shape_text(c10::IntArrayRef sizes);
-/// "SUM", "PREMUL_SUM".
+/// Returns "SUM" or "PREMUL_SUM".
 COHORT_TEST_API std::string reduce_op_name(const c10d::ReduceOp& op);
 
 }  // namespace cohort::comm

@@ -52,7 +52,7 @@ bool share_elements(const at::Tensor& first, const at::Tensor& second) {
   if (!overlap({first}, {second})) return false;
   const at::NoGradGuard no_grad;
   const auto* const begin = std::min(first.const_data_ptr(), second.const_data_ptr(), std::less<>());
-  // The bytes of each tensor in one mask of all bytes from the first of either.
+  // Marks the bytes of each tensor in a mask that begins at the first byte of either tensor.
   const auto bytes_in = [&](const at::Tensor& mask, const at::Tensor& tensor) {
     auto sizes = tensor.sizes().vec();
     auto strides = tensor.strides().vec();

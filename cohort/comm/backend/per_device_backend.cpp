@@ -34,7 +34,7 @@ c10d::Backend& PerDeviceBackend::of(const char* operation, c10::DeviceType devic
   return *backend;
 }
 
-// Every operation passes here.
+// Runs every operation.
 template <class Call>
 WorkPtr PerDeviceBackend::run(const char* operation, c10::DeviceType device, Call call) {
   auto& backend = of(operation, device);

@@ -1,11 +1,11 @@
 /// PerDeviceBackend: one Backend in front of several, one per device type. For groups in which c10d keeps a single backend
-/// for all devices, as it does with registered ones.
+/// for all devices, such as groups of registered backends.
 ///
-/// An operation goes to the backend of its tensors' device; a barrier to that of its options' device, if
-/// there is one, else to the first.
-/// Between startCoalescing and endCoalescing (c10d names no device there) each backend that can coalesce is told when it gets
-/// its first operation.
-/// Throws: c10::ValueError for tensors of a device without backend, whatever the backends throw.
+/// An operation goes to the backend of its tensors' device. A barrier goes to the backend of its options' device, or to the first
+/// one if they name no device.
+/// Between startCoalescing and endCoalescing, for which c10d names no device, each backend that can coalesce is told at its first
+/// operation.
+/// Throws: c10::ValueError for tensors of a device without backend, and whatever the backends throw.
 /// Thread-safety: one thread at a time.
 #pragma once
 
@@ -64,14 +64,14 @@ class COHORT_TEST_API PerDeviceBackend final : public c10d::Backend {
 
   bool supportsCoalescing() const override;
   void startCoalescing() override;
-  /// Returns: one Work for all that was begun since; null if nothing was.
+  /// Returns: one Work for everything begun since startCoalescing; null if nothing was begun.
   WorkPtr endCoalescing() override;
 
   const std::string getBackendName() const override { return options_->backend; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
   void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override;
-  /// That of the first backend.
+  /// Returns the first backend's number.
   uint64_t getSequenceNumberForGroup() override;
   bool supportsTensorAlloc(c10::DeviceIndex index) override;
   Tensor allocateTensor(long size, at::TensorOptions options) override;
@@ -79,7 +79,7 @@ class COHORT_TEST_API PerDeviceBackend final : public c10d::Backend {
   void abort() override;
   void shutdown() override;
 
-  /// Null if there is none.
+  /// Returns null if no backend serves the device.
   c10d::Backend* find(c10::DeviceType device) const;
 
  private:
@@ -99,8 +99,8 @@ class COHORT_TEST_API PerDeviceBackend final : public c10d::Backend {
   std::optional<Coalesced> coalesced_;
 };
 
-/// What serves `device` in `backend`, without the wrapper of TORCH_DISTRIBUTED_DEBUG: its part, if it has parts; null if it has
-/// none for that device.
+/// Returns what serves `device` in `backend`, without the wrapper of TORCH_DISTRIBUTED_DEBUG: the backend itself, or, if it is a
+/// PerDeviceBackend, its part for that device. Null if it has no such part.
 const c10d::Backend* find_serving(const c10d::Backend& backend, c10::DeviceType device);
 c10d::Backend* find_serving(c10d::Backend& backend, c10::DeviceType device);
 

@@ -17,7 +17,7 @@ at::Tensor as_plain(const at::Tensor& tensor) { return is_plain(tensor) ? tensor
 
 at::Tensor as_bytes(const at::Tensor& plain) {
   const at::NoGradGuard no_grad;
-  // Not view(): a contiguous tensor of one or no element may have any stride.
+  // Not view(): a contiguous tensor with at most one element may have any strides.
   return plain.as_strided({plain.numel()}, {1}).view(at::kByte);
 }
 

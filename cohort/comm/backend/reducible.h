@@ -1,4 +1,4 @@
-/// Which ReduceOp goes with which dtype, the same for all backends.
+/// The combinations of ReduceOp and dtype that work, the same for all backends.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -8,8 +8,9 @@
 
 namespace cohort::comm {
 
-/// Returns: the factor of PREMUL_SUM, else nothing. Throws c10::ValueError, naming op and dtype, for what can never work:
-/// bitwise operations on floats, MIN, MAX and PRODUCT of complex numbers, AVG of bool, a fractional factor for integers.
+/// Returns: the factor of PREMUL_SUM, absent for other operations. Throws c10::ValueError, naming op and dtype, for what can
+/// never work: bitwise operations on floats, MIN, MAX and PRODUCT of complex numbers, AVG of bool, a fractional factor for
+/// integers.
 std::optional<double> check_reducible(const char* operation, const c10d::ReduceOp& op, at::ScalarType dtype);
 
 }  // namespace cohort::comm

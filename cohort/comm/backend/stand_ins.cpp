@@ -51,7 +51,7 @@ void StandIns::copy_back() const {
     } else if (is_plain(tensor)) {
       as_bytes(tensor).view(copy.sizes()).copy_(copy);
     } else {
-      // A new tensor begins at an address that suits every dtype.
+      // A new tensor has an address that is aligned for every dtype.
       const auto aligned = copy.clone(at::MemoryFormat::Contiguous).view({copy.numel()});
       tensor.copy_(aligned.view(tensor.scalar_type()).view(tensor.sizes()));
     }

@@ -1,5 +1,5 @@
-/// TakesComplex: the mark of a backend that moves complex tensors, and reads and writes lazily conjugated and negated views.
-/// Any other is given pairs of reals.
+/// TakesComplex: marks a backend that moves complex tensors, and reads and writes lazily conjugated and negated views.
+/// Other backends get pairs of reals.
 #pragma once
 
 namespace cohort::comm {

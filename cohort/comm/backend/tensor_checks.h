@@ -1,4 +1,4 @@
-/// Checks of what backends are given. All throw c10::ValueError with a text that begins with `name`, the operation's.
+/// Checks of a backend's arguments. All throw c10::ValueError with a text that begins with `name`, the operation's name.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,24 +8,24 @@
 
 namespace cohort::comm {
 
-/// There are tensors, all defined and of one dtype.
+/// Checks that there are tensors, all defined and of one dtype.
 void check_tensors(const char* name, const std::vector<at::Tensor>& tensors);
-/// Each whole has its part's dtype and `factor` times its elements. `whole`: what texts call one, "output" or "input".
+/// Checks that each whole has its part's dtype and `factor` times its elements. `whole`: its name in texts, "output" or "input".
 void check_pairs(const char* name, const std::vector<at::Tensor>& wholes, const std::vector<at::Tensor>& parts,
                  int factor, const char* whole = "output");
 enum class Sizes { kEven, kUneven };
-/// One list of one tensor per rank, of the dtype of `like`; rank `own`'s has the elements of `like`. kUneven: some of the others
-/// have not.
+/// Checks one list of one tensor per rank, of the dtype of `like`; the tensor of rank `own` has as many elements as `like`.
+/// Returns kUneven if a tensor of another rank has not.
 Sizes check_list(const char* name, const std::vector<std::vector<at::Tensor>>& lists, const at::Tensor& like, int own,
                  int world_size);
-/// Of all_to_all_single. Splits are rows per rank; empty: equal parts.
+/// Checks the arguments of all_to_all_single. Splits are rows per rank. If `splits` is empty, the tensor is split evenly.
 void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, int world_size, const char* side);
-/// `peer` is another rank of the group; `name` is "send" or "recv".
+/// Checks that `peer` is another rank of the group; `name` is "send" or "recv".
 void check_peer(const char* name, int peer, int rank, int world_size);
-/// `root` is a rank of the group. The engines check it, too, but where an operation runs in the background only its wait tells.
+/// Checks that `root` is a rank of the group. The engines check it, too, but of a background operation only wait() fails.
 void check_root(const char* name, int64_t root, int world_size);
 
-/// "[2, 3], [4]".
+/// Returns "[2, 3], [4]".
 std::string shapes_text(at::TensorList tensors);
 
 }  // namespace cohort::comm

@@ -27,7 +27,7 @@ class FinishedWork final : public c10d::Work {
 
 }  // namespace
 
-// Never destroyed: a program may call until its very end.
+// Never destroyed: a program may call collectives until its very end.
 const c10::intrusive_ptr<c10d::Work>& finished_work() {
   static const auto* const work = new c10::intrusive_ptr<c10d::Work>(c10::make_intrusive<FinishedWork>());
   return *work;

@@ -1,5 +1,5 @@
-/// UnwantedWork: says that nobody will look at the Works of a thread's operations, as of a synchronous public call. A backend
-/// that has run such an operation in the calling thread then gives finished_work() back, and saves making a Work.
+/// UnwantedWork: tells backends that the caller ignores the Works of a thread's operations, as a synchronous public call does. A
+/// backend that has run such an operation in the calling thread then returns finished_work() instead of making a Work.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -10,7 +10,7 @@ class Work;
 
 namespace cohort::comm {
 
-/// Counts as long as it lives, in the thread that made it, unless `is_unwanted` is false. May be nested.
+/// Applies as long as it lives, in the thread that made it, unless `is_unwanted` is false. May be nested.
 class UnwantedWork {
  public:
   explicit UnwantedWork(bool is_unwanted = true) : was_unwanted_(is_unwanted_) { is_unwanted_ = is_unwanted; }
@@ -18,7 +18,7 @@ class UnwantedWork {
   UnwantedWork(const UnwantedWork&) = delete;
   UnwantedWork& operator=(const UnwantedWork&) = delete;
 
-  /// Of the calling thread.
+  /// Whether the calling thread's Works are unwanted.
   static bool here() { return is_unwanted_; }
 
  private:
@@ -26,7 +26,7 @@ class UnwantedWork {
   const bool was_unwanted_;
 };
 
-/// One Work for all of them: it has completed. Its result() and getFuture() throw c10::Error.
+/// Returns the one shared Work, which has completed. Its result() and getFuture() throw c10::Error.
 const c10::intrusive_ptr<c10d::Work>& finished_work();
 
 }  // namespace cohort::comm

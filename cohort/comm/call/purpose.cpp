@@ -8,7 +8,7 @@
 namespace cohort::comm {
 namespace {
 
-// Purposes are made while the library is loaded, before other variables of this file would be.
+// Needs no construction at run time: Purposes are made while the library is loaded, before other variables of this file.
 constinit const Purpose* known[Purpose::kMaxNumber + 1] = {};
 
 bool is_by_name(const Purpose* purpose) { return purpose && purpose->caller == Purpose::kByName; }
@@ -18,7 +18,7 @@ bool is_by_name(const Purpose* purpose) { return purpose && purpose->caller == P
 Purpose::Purpose(uint8_t number, const char* words, Caller caller) : number(number), words(words), caller(caller) {
   if (number < 1 || number > kMaxNumber || (known[number] && known[number]->words != this->words)) {
     throw std::logic_error("[cohort] a purpose of collectives, \"" + std::string(words) + "\", has the number " +
-                           std::to_string(number) + ", which is that of another one or none");
+                           std::to_string(number) + ", which is out of range or another one's");
   }
   if (!known[number]) known[number] = this;
 }
@@ -43,8 +43,8 @@ std::string with_purpose(std::string call, const Purpose* purpose) {
 
 const char* const kUnevenStepsHint =
     "the ranks do not take the same steps; most often some have more batches than others. "
-    "data::DistributedSampler gives all ranks as many; without it, stop every epoch at the smallest number of batches, "
-    "which all_reduce with ReduceOp::MIN tells";
+    "Use data::DistributedSampler, which gives all ranks the same number; without it, stop every epoch at the smallest "
+    "number of batches of any rank, which all_reduce with ReduceOp::MIN computes";
 
 const char* const kMissingCallHint =
     "all ranks must make the calls that communicate, in the same order: look for one under a condition that not all "

@@ -45,7 +45,7 @@ void check_alike(const TensorList& tensors, const char* operation) {
   }
 }
 
-// A list costs more than the look.
+// Without a list, which would cost more than the check.
 void check_alike(const at::Tensor& first, const at::Tensor& second, const char* operation) {
   const bool are_alike = first.defined() && second.defined() && first.device() == second.device() &&
                          first.scalar_type() == second.scalar_type();

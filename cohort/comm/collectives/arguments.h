@@ -1,4 +1,4 @@
-/// What collectives check and convert before they call a backend.
+/// Checks and conversions of collectives' arguments before a backend is called.
 #pragma once
 
 #include "cohort/comm/collectives/collectives.h"
@@ -7,20 +7,21 @@
 
 namespace cohort::comm {
 
-/// True, with PyTorch's warning, on a rank outside the group.
+/// Returns true, with PyTorch's warning, on a rank outside of the group.
 bool skips(const Group& group, const char* operation);
 /// Throws c10::ValueError for tensors of several devices or dtypes, or undefined ones.
 void check_alike(const TensorList& tensors, const char* operation);
 void check_alike(const at::Tensor& first, const at::Tensor& second, const char* operation);
-/// Rank in the group. Throws c10::ValueError when there is none.
+/// Returns the rank in the group. Throws c10::ValueError if the rank is not a member.
 int to_group_rank(const Group& group, RankArgument rank);
-/// The tensor that `backend` is given for `tensor`: the same one, if it takes complex numbers; else pairs of reals, as in
-/// PyTorch. Such a backend reads a copy of a lazily conjugated or negated view; written() throws c10::ValueError for one.
+/// Returns the tensor that `backend` gets for `tensor`: the same one if the backend takes complex numbers, otherwise pairs of
+/// reals, as in PyTorch. A backend that takes only reals reads a copy of a lazily conjugated or negated view; written() throws
+/// c10::ValueError for such a view.
 COHORT_TEST_API at::Tensor sent(const c10d::Backend& backend, const at::Tensor& tensor);
 COHORT_TEST_API at::Tensor written(const c10d::Backend& backend, const at::Tensor& tensor, const char* operation);
 TensorList sent(const c10d::Backend& backend, const TensorList& tensors);
 TensorList written(const c10d::Backend& backend, const TensorList& tensors, const char* operation);
-/// Alone in a list.
+/// Return the same as a list of one tensor.
 TensorList sent_alone(const c10d::Backend& backend, const at::Tensor& tensor);
 TensorList written_alone(const c10d::Backend& backend, const at::Tensor& tensor, const char* operation);
 /// Waits unless `async_op`.

@@ -1,4 +1,4 @@
-/// What a CoalescingManager keeps, and how the collectives hand it over.
+/// The calls that a CoalescingManager keeps, and the functions by which collectives give them to it.
 #pragma once
 
 #include "cohort/comm/collectives/collectives.h"
@@ -13,9 +13,9 @@ struct CoalescedCall {
   ReduceOp op = ReduceOp::SUM;
 };
 
-/// True if the calling thread coalesces on any group.
+/// Whether the calling thread coalesces on any group.
 bool is_coalescing();
-/// True if the calling thread coalesces on `group` (not null): the call has been kept.
+/// Keeps the call and returns true if the calling thread coalesces on `group` (not null).
 bool keep_for_coalescing(const Group& group, CoalescedCall::Kind kind, const at::Tensor& output,
                          const at::Tensor& input, const ReduceOp& op = ReduceOp::SUM);
 

@@ -12,7 +12,7 @@
 
 namespace cohort {
 
-/// What a rank has called since it began to coalesce.
+/// The calls of a rank since it began to coalesce.
 struct CoalescingCollector {
   Group group;
   std::vector<comm::CoalescedCall> calls;
@@ -23,7 +23,7 @@ namespace {
 using comm::CoalescedCall;
 using Kind = CoalescedCall::Kind;
 
-// Those of the calling thread, innermost last.
+// The collectors of the calling thread, innermost last.
 std::vector<CoalescingCollector*>& collectors() {
   static thread_local std::vector<CoalescingCollector*> list;
   return list;

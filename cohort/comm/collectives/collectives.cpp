@@ -36,7 +36,7 @@ void check_reducible(const at::Tensor& tensor, const ReduceOp& op, const char* o
   TORCH_CHECK_VALUE(sums, "[cohort] ", operation, " does not support this ReduceOp on complex tensors");
 }
 
-// The supplement's name is the one that all supported releases have; ReduceOp's own constructor forgets it.
+// Sets the supplement by the name that all supported releases have; ReduceOp's own constructor does not keep it.
 template <class Factor>
 ReduceOp with_factor(const Factor& factor) {
   ReduceOp op;
@@ -53,7 +53,7 @@ void check_elements(const at::Tensor& whole, const at::Tensor& part, const Group
                     whole.numel());
 }
 
-// A list with one entry per rank, of the dtype and device of `like`.
+// Checks for one entry per rank, of the dtype and device of `like`.
 void check_list(const TensorList& list, const at::Tensor& like, const Group& group, const char* operation) {
   const auto size = static_cast<size_t>(resolve(group)->getSize());
   TORCH_CHECK_VALUE(list.size() == size, "[cohort] ", operation, " needs one tensor per rank, ", size, ", got ",
@@ -83,7 +83,7 @@ void check_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, 
                     side, " tensor's dim 0 is ", rows);
 }
 
-// Gather and scatter: the list belongs to the root alone.
+// For gather and scatter: only the root has a list.
 void check_root_list(const TensorList& list, const at::Tensor& mine, const Group& group, bool is_root,
                      const char* operation, const char* argument) {
   TORCH_CHECK_VALUE(is_root || list.empty(), "[cohort] ", operation, ": ", argument,
@@ -91,7 +91,7 @@ void check_root_list(const TensorList& list, const at::Tensor& mine, const Group
   if (is_root) check_list(list, mine, group, operation);
 }
 
-// True if `call(direct)` has run it, the shorter way for a synchronous call on simple tensors.
+// Whether `call(direct)` has run the call: the shorter way, for a synchronous call on simple tensors.
 template <class Call>
 bool has_run_directly(c10d::Backend& backend, bool async_op, Call call) {
   if (async_op || comm::is_coalescing()) return false;
@@ -338,7 +338,7 @@ WorkPtr barrier(const BarrierOptions& options) {
   engine_options.device_ids = options.device_ids;
   if (options.device_ids.empty() && comm::capability_of(*backend).owns_gpu) {
     const auto bound = (options.group ? options.group : default_group())->getBoundDeviceId();
-    engine_options.device_ids = {bound.value_or(current_device()).index()};  // or NCCL guesses
+    engine_options.device_ids = {bound.value_or(current_device()).index()};  // otherwise NCCL guesses
   }
   if (options.timeout) engine_options.timeout = base::bounded_time(*options.timeout);
   return finish(backend->barrier(engine_options), options.async_op);

@@ -2,13 +2,13 @@
 /// `group` is the default group. Sends and receives: point_to_point.h; objects: object_collectives.h; merged calls:
 /// coalescing.h.
 ///
-/// Each returns the operation's Work. Without `async_op` it has completed (or thrown) already, and may be one that knows
-/// nothing of the operation; with it, call wait() before reading the tensors. Tensors must stay alive and untouched until
-/// then; shapes and dtypes must agree on all ranks.
-/// Any layout and dtype: what an engine lacks is composed from what it has.
+/// Each returns the operation's Work. Without `async_op` the operation has completed (or thrown) already, and the Work may be a
+/// placeholder. With `async_op`, call wait() before you read the tensors, and keep them alive and untouched until then. Shapes
+/// and dtypes must agree on all ranks.
+/// Any layout and dtype works: what an engine lacks is composed from what it has.
 ///
 /// Throws: c10::ValueError for arguments that can never work, c10::DistBackendError (with operation, group, rank, size and
-/// cause) when a peer is lost, ranks differ or the time-out passes. A rank outside the group warns and gets null.
+/// cause) if a peer is lost, ranks differ or the time-out passes. A rank outside of the group warns and gets null.
 /// Thread-safety: one thread per group at a time, in the same order on every rank.
 #pragma once
 
@@ -48,21 +48,21 @@ struct ReduceOptions {
 struct BarrierOptions {
   Group group = {};
   bool async_op = false;
-  /// NCCL: the device whose stream waits; empty: current_device().
+  /// NCCL: the device whose stream waits. If empty, current_device().
   std::vector<int64_t> device_ids = {};
-  /// Instead of the group's.
+  /// If absent, the group's time-out.
   std::optional<std::chrono::milliseconds> timeout = {};
 };
 
 struct MonitoredBarrierOptions {
   Group group = {};
-  /// Default: the group's.
+  /// If absent, the group's time-out.
   std::optional<std::chrono::milliseconds> timeout = {};
-  /// Rank 0 names every missing rank instead of the first.
+  /// If true, rank 0 names every missing rank; if false, only the first.
   bool wait_all_ranks = false;
 };
 
-/// A rank as an argument: a number is a rank of the default group (PyTorch's `src`, `dst`), group_rank(n) one of the
+/// A rank as an argument. A plain number is a rank of the default group (PyTorch's `src`, `dst`); group_rank(n) is a rank of the
 /// operation's group (PyTorch's `group_src`, `group_dst`).
 class RankArgument {
  public:
@@ -77,55 +77,55 @@ inline RankArgument group_rank(int rank) {
   return argument;
 }
 
-/// In place: every rank's `tensor` becomes the reduction of all. Sparse tensors: SUM only.
+/// Replaces every rank's `tensor` by the reduction of all, in place. Sparse tensors: SUM only.
 COHORT_API WorkPtr all_reduce(const at::Tensor& tensor, const ReduceOptions& options = {});
-/// The same by one operation: all_reduce(tensor, ReduceOp::AVG), all_reduce(tensor, premul_sum(0.5)).
+/// As above, for a given operation: all_reduce(tensor, ReduceOp::AVG), all_reduce(tensor, premul_sum(0.5)).
 template <class Op>
 requires std::is_same_v<Op, ReduceOp> || std::is_same_v<Op, ReduceOp::RedOpType>
 inline WorkPtr all_reduce(const at::Tensor& tensor, const Op& op) {
   return all_reduce(tensor, ReduceOptions{.op = op});
 }
-/// In place: every rank's `tensor` becomes rank `src`'s.
+/// Replaces every rank's `tensor` by rank `src`'s, in place.
 COHORT_API WorkPtr broadcast(const at::Tensor& tensor, RankArgument src, const CollectiveOptions& options = {});
-/// In place on rank `dst`: its `tensor` becomes the reduction of all. The others' is undefined afterwards.
+/// Replaces rank `dst`'s `tensor` by the reduction of all, in place. The tensors of other ranks are undefined afterwards.
 COHORT_API WorkPtr reduce(const at::Tensor& tensor, RankArgument dst, const ReduceOptions& options = {});
 
-/// `outputs` (one per rank, preallocated) receive every rank's `input`.
+/// Copies every rank's `input` to `outputs` (one per rank, preallocated).
 COHORT_API WorkPtr all_gather(const TensorList& outputs, const at::Tensor& input,
                               const CollectiveOptions& options = {});
-/// `output` (world_size times `input`'s elements) receives every rank's `input`, in rank order.
+/// Copies every rank's `input` to `output` (world_size times `input`'s elements), in rank order.
 COHORT_API WorkPtr all_gather_single(const at::Tensor& output, const at::Tensor& input,
                                      const CollectiveOptions& options = {});
-/// On rank `dst`, `outputs` (one per rank, preallocated) receive every rank's `input`; elsewhere `outputs` is empty.
+/// Copies every rank's `input` to `outputs` (one per rank, preallocated) of rank `dst`; elsewhere `outputs` is empty.
 COHORT_API WorkPtr gather(const at::Tensor& input, const TensorList& outputs = {}, RankArgument dst = 0,
                           const CollectiveOptions& options = {});
-/// Each rank's `output` receives its entry of rank `src`'s `inputs` (one per rank); elsewhere `inputs` is empty.
+/// Copies to each rank's `output` its entry of rank `src`'s `inputs` (one per rank); elsewhere `inputs` is empty.
 COHORT_API WorkPtr scatter(const at::Tensor& output, const TensorList& inputs = {}, RankArgument src = 0,
                            const CollectiveOptions& options = {});
-/// `output` receives the reduction over ranks of `inputs[rank]`.
+/// Reduces `inputs[rank]` over all ranks to that rank's `output`.
 COHORT_API WorkPtr reduce_scatter(const at::Tensor& output, const TensorList& inputs,
                                   const ReduceOptions& options = {});
-/// The same with the inputs in one tensor of world_size times `output`'s elements.
+/// As above, with the inputs in one tensor of world_size times `output`'s elements.
 COHORT_API WorkPtr reduce_scatter_single(const at::Tensor& output, const at::Tensor& input,
                                          const ReduceOptions& options = {});
-/// `outputs[r]` receives rank r's `inputs[this rank]`; sizes may differ between pairs of ranks.
+/// Copies rank r's `inputs[this rank]` to `outputs[r]`; sizes may differ between pairs of ranks.
 COHORT_API WorkPtr all_to_all(const TensorList& outputs, const TensorList& inputs,
                               const CollectiveOptions& options = {});
-/// The same in single tensors cut along dimension 0. Splits are rows per rank; empty: equal parts.
+/// As above, in single tensors split along dimension 0. Split sizes are rows per rank. If they are empty, tensors split evenly.
 COHORT_API WorkPtr all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                                      const std::vector<int64_t>& output_split_sizes = {},
                                      const std::vector<int64_t>& input_split_sizes = {},
                                      const CollectiveOptions& options = {});
 
-/// Names of PyTorch before 2.13.
+/// Names from PyTorch before 2.13.
 COHORT_API WorkPtr all_gather_into_tensor(const at::Tensor& output, const at::Tensor& input,
                                           const CollectiveOptions& options = {});
 COHORT_API WorkPtr reduce_scatter_tensor(const at::Tensor& output, const at::Tensor& input,
                                          const ReduceOptions& options = {});
 
-/// Blocks until every rank of the group has come.
+/// Blocks until every rank of the group has called it.
 COHORT_API WorkPtr barrier(const BarrierOptions& options = {});
-/// A barrier that says who is missing. Gloo and shm only. Throws c10::DistBackendError, on rank 0 with the missing ranks.
+/// A barrier that names missing ranks. Gloo and shm only. Throws c10::DistBackendError, on rank 0 with the missing ranks.
 COHORT_API void monitored_barrier(const MonitoredBarrierOptions& options = {});
 
 }  // namespace cohort

@@ -15,7 +15,7 @@
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/job/call_site.h"
 
-// Each function makes the same calls, in the same order and with the same shapes and dtypes, as Python's of that name.
+// Each function makes the same calls, in the same order and with the same shapes and dtypes, as Python's function of that name.
 namespace cohort {
 namespace {
 
@@ -40,7 +40,7 @@ at::Device object_device(const Group& group, const std::optional<at::Device>& wa
 
 at::Tensor size_tensor(int64_t size, at::Device device) { return at::full({1}, size, at::kLong).to(device); }
 
-// `data` in a tensor of `size` bytes; what follows it is not read by anyone, but defined.
+// Returns `data` in a tensor of `size` bytes. Bytes after it are defined, but nobody reads them.
 at::Tensor payload_tensor(const std::string& data, int64_t size, at::Device device) {
   auto tensor = at::zeros({size}, at::kByte);
   if (!data.empty()) std::memcpy(tensor.mutable_data_ptr(), data.data(), data.size());
@@ -61,7 +61,7 @@ std::vector<int64_t> to_numbers(const at::Tensor& tensor) {
                            "]; all ranks must call the same object collective with lists of the same length"));
 }
 
-// Sizes come from other ranks: believe only what can be.
+// Checks sizes that come from other ranks.
 int64_t checked_total(const std::vector<int64_t>& sizes) {
   int64_t total = 0;
   for (const auto size : sizes) {
@@ -71,7 +71,7 @@ int64_t checked_total(const std::vector<int64_t>& sizes) {
   return total;
 }
 
-// Objects out of one tensor in which they stand at `stride` bytes (0: one after the other). `sender` may differ per object.
+// Reads objects from one tensor, at multiples of `stride` bytes (0: one after the other). `sender` may differ per object.
 template <class T, class Sender>
 void read_objects(const at::Tensor& tensor, const std::vector<int64_t>& sizes, int64_t stride, std::vector<T>& objects,
                   const Sender& sender) {
@@ -102,7 +102,7 @@ struct Gathered {
   at::Tensor whole;
 };
 
-// What all_gather_object and gather_object do before the pickles themselves travel.
+// Exchanges sizes, before all_gather_object and gather_object exchange the pickles.
 Gathered gather_sizes(const std::string& mine, at::Device device, const Group& group, bool receives) {
   const auto size = resolve(group)->getSize();
   Gathered result;
@@ -282,7 +282,7 @@ int receive_list(std::vector<T>& list, std::optional<RankArgument> src, const Ob
   const int sender = receive_tensor(sizes, src, options);
   const auto numbers = to_numbers(sizes);
   const auto payload = empty_payload(numbers, device);
-  // From the same rank, whoever else is sending.
+  // Receives from the same rank, also if other ranks are sending.
   receive_tensor(payload, group_rank(get_group_rank(options.group, sender)), options);
   read_objects(payload, numbers, 0, list, [&](size_t) { return sender; });
   return sender;

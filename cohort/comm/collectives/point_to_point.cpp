@@ -15,7 +15,7 @@ using comm::backend_for;
 using comm::skips;
 using comm::to_group_rank;
 
-// Sends and receives of a batch run side by side, so what one receives must be nobody else's.
+// Operations of a batch run side by side, so no other operation may use memory that one of them receives into.
 void check_memory(const std::vector<P2POp>& operations) {
   const auto is_receive = [](const P2POp& operation) { return operation.kind == P2POp::Kind::kReceive; };
   TensorList received, sent;

@@ -1,6 +1,6 @@
 /// Sends and receives between two ranks, with PyTorch's names, arguments and defaults
-/// (torch/distributed/distributed_c10d.py). Errors and threads as in collectives.h; operations between the same two ranks
-/// meet in the order they were called, per tag.
+/// (torch/distributed/distributed_c10d.py). Errors and threads as in collectives.h. Operations between the same two ranks
+/// with the same tag are matched in the order of the calls.
 #pragma once
 
 #include <optional>
@@ -16,10 +16,10 @@ struct PointToPointOptions {
   int tag = 0;
 };
 
-/// Blocks until `dst` has taken the tensor. Throws c10::ValueError when `dst` is this rank.
+/// Blocks until `dst` has received the tensor. Throws c10::ValueError if `dst` is this rank.
 COHORT_API void send(const at::Tensor& tensor, RankArgument dst, const PointToPointOptions& options = {});
-/// Blocks until a tensor has come from `src` (any rank if absent).
-/// Returns: the sender's rank in the default group; -1 outside the group.
+/// Blocks until a tensor has come from `src`. If `src` is absent, receives from any rank.
+/// Returns: the sender's rank in the default group; -1 outside of the group.
 COHORT_API int recv(const at::Tensor& tensor, std::optional<RankArgument> src = std::nullopt,
                     const PointToPointOptions& options = {});
 COHORT_API WorkPtr isend(const at::Tensor& tensor, RankArgument dst, const PointToPointOptions& options = {});
@@ -43,8 +43,8 @@ struct P2POp {
   }
 };
 
-/// Starts all operations of the list, which must belong to one group; where the engine can, as one.
-/// Returns: the Works to wait for, in the order of the list (one for all where the engine merges them).
+/// Starts all operations of the list, which must belong to one group; engines that can merge them start one operation.
+/// Returns: the Works to wait for, in the order of the list, or one Work for all of them if the engine merges them.
 /// Throws c10::ValueError for an empty list or several groups.
 COHORT_API std::vector<WorkPtr> batch_isend_irecv(const std::vector<P2POp>& operations);
 

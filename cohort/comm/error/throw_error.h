@@ -1,5 +1,5 @@
-/// Where an Error becomes one of LibTorch's exceptions. All of them read alike: "[cohort] WHAT: " and describe() of the error,
-/// or "[cohort] " and describe() if `what` is empty. Their place in the source is the error's.
+/// Turns an Error into one of LibTorch's exceptions. All texts have one form: "[cohort] WHAT: " and describe() of the error,
+/// or "[cohort] " and describe() if `what` is empty. The exception's source location is the error's.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -23,14 +23,14 @@ template <typename Exception = c10::Error>
   throw Exception({where.function_name(), where.file_name(), where.line()}, text + error.describe());
 }
 
-/// Returns the value, or throws c10::Error: the operation failed.
+/// Returns the value, or throws c10::Error. For operations that may fail.
 template <typename T>
 T or_throw(base::Result<T> result, std::string_view what = {}) {
   if (!result) throw_error(result.error(), what);
   if constexpr (!std::is_void_v<T>) return std::move(result).value();
 }
 
-/// Returns the value, or throws c10::ValueError: the caller asked for what cannot be.
+/// Returns the value, or throws c10::ValueError. For arguments that may be invalid.
 template <typename T>
 T or_throw_value(base::Result<T> result, std::string_view what = {}) {
   if (!result) throw_error<c10::ValueError>(result.error(), what);

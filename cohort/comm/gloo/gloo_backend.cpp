@@ -1,4 +1,4 @@
-// What all operations share, sends and receives, barriers.
+// Code that all operations share, sends and receives, barriers.
 #include "cohort/comm/gloo/gloo_backend.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@ namespace {
 
 using job::Operation;
 
-// On accelerators the engine's copies run in streams of its own: `after` follows them, and is done when it returns.
+// On accelerators the engine's copies run in its own streams: `after` runs after them, and has finished when it returns.
 std::function<void()> in_order(const c10::intrusive_ptr<c10d::Work>& work, std::function<void()> after,
                                const std::vector<at::Tensor>& tensors) {
   if (tensors.empty() || tensors[0].is_cpu()) return after;
@@ -131,7 +131,7 @@ GlooBackend::WorkPtr GlooBackend::recv(Tensors& tensors, int src, int tag) {
 
 GlooBackend::WorkPtr GlooBackend::recvAnysource(Tensors& tensors, int tag) {
   check_tensors("recv", tensors);
-  // The sender would wait for ever.
+  // The engine would make the sender wait for ever.
   TORCH_CHECK_VALUE(
       tensors[0].numel() > 0,
       "[cohort] recv from any source needs a tensor with elements on Gloo; name the source to receive none");

@@ -1,11 +1,12 @@
-/// GlooBackend: LibTorch's ProcessGroupGloo, completed. Private to this folder; made by make_gloo_backend.
+/// GlooBackend: LibTorch's ProcessGroupGloo, completed. Private to this folder; make_gloo_backend makes it.
 ///
-/// For what Gloo can do, the messages on the wire are those of PyTorch's own Gloo, so that Python ranks can take part: stand-ins
-/// (stand_ins.h) and carriers (reduction.h) change what this rank hands to the engine, never which engine operations run.
+/// For everything that Gloo can do, the messages on the wire are the same as PyTorch's, so that Python ranks can take part:
+/// stand-ins (stand_ins.h) and carriers (reduction.h) change the tensors that this rank passes to the engine, never which engine
+/// operations run.
 ///
 /// Semantics are those of torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, on any layout and every dtype. Works are
 /// TrackedWorks: they complete when the result is in the user's tensor.
-/// Throws: c10::ValueError for arguments that can never work, c10::Error with the engine's text for what it refuses,
+/// Throws: c10::ValueError for arguments that can never work, c10::Error with the engine's text for what the engine refuses,
 /// c10::DistBackendError for a lost peer and for NaN found by TORCH_NCCL_NAN_CHECK.
 /// Thread-safety: one thread at a time, as ProcessGroupGloo.
 #pragma once
@@ -66,15 +67,15 @@ class GlooBackend final : public c10d::ProcessGroupGloo, public TakesComplex {
   WorkPtr recv(Tensors& tensors, int src, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& opts) override;
-  /// The engine's texts are PyTorch's and stay as they are.
+  /// Keeps the engine's texts, which are PyTorch's.
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
 
  private:
-  /// What is left to do when the engine has completed an operation.
+  /// Steps that remain when the engine has completed an operation.
   struct Completion {
-    /// Empty: nothing.
+    /// If empty, no step remains.
     std::function<void()> after;
-    /// The Work's result where the engine's is a stand-in.
+    /// The Work's result, if the engine's result is a stand-in. If absent, the engine's result.
     std::optional<Tensors> result;
   };
 
@@ -82,8 +83,8 @@ class GlooBackend final : public c10d::ProcessGroupGloo, public TakesComplex {
   job::Operation describe(const char* name, const Tensors& tensors, std::string shape, const c10d::ReduceOp& op) const;
   job::Operation point_to_point(const char* name, const Tensors& tensors, int peer) const;
 
-  /// Every operation passes here. `handed_in`: the tensors whose content leaves this rank. `call(completion)` hands the
-  /// operation to the engine, returns its Work and says what is left to do when it has completed.
+  /// Runs every operation. `handed_in`: the tensors whose content leaves this rank. `call(completion)` passes the operation to
+  /// the engine, returns its Work and sets the steps that remain when it has completed.
   template <class Call>
   WorkPtr run(job::Operation operation, const Tensors& handed_in, Call call) {
     start(operation, handed_in);
@@ -106,7 +107,7 @@ class GlooBackend final : public c10d::ProcessGroupGloo, public TakesComplex {
                 const Tensors& tensors) const;
 
   WorkPtr reduce_sparse(const char* name, Tensors& tensors, const c10d::AllreduceOptions& opts);
-  /// One all-reduce for each, as one Work.
+  /// Runs one all-reduce for each carrier, as one Work.
   template <class EngineOptions>
   WorkPtr reduce_each(const Tensors& carriers, const EngineOptions& opts, c10d::ReduceOp op);
   WorkPtr scatter_reduced(const char* name, const Tensors& outputs, const Tensors& inputs,

@@ -8,13 +8,13 @@
 namespace cohort::comm {
 namespace {
 
-// [Note: Gloo's words] Gloo throws a gloo::IoException for a time-out as for a broken connection, so its type says nothing.
-// Neither does the clock: a connection may break while an operation waits for its turn behind others, and when one operation
-// runs out of time, Gloo closes its connections, which ends the younger ones at once. What is left are the words:
+// [Note: Gloo's words] Gloo throws a gloo::IoException for a time-out and for a broken connection, so the type does not tell them
+// apart. Nor does the clock: a connection may break while an operation waits for its turn behind others, and if one operation
+// times out, Gloo closes its connections, which ends younger operations at once. Only the words tell:
 //     Timed out waiting 1500ms for recv operation to complete
 //     Application timeout caused pair closure
 //     Connect timeout [...], Read timeout, Write timeout, Wait timeout, wait timeout after 1500ms, Operation timed out!
-// Nowhere else is a text searched for them.
+// No other code searches a text for them.
 bool tells_of_timeout(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
 }

@@ -1,4 +1,4 @@
-/// What an exception of Gloo says.
+/// Failures from Gloo's exceptions.
 #pragma once
 
 #include <exception>
@@ -7,7 +7,7 @@
 
 namespace cohort::comm {
 
-/// Returns: kTimeout or kEngine, with the engine's words as the one cause.
+/// Returns: kTimeout or kEngine, with the engine's words as the only cause.
 base::Failure gloo_failure(const std::exception& error);
 
 }  // namespace cohort::comm

@@ -1,4 +1,4 @@
-/// Gloo's options, with the addresses it listens on chosen and checked by us.
+/// Gloo's options, with listening addresses that we choose and check.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -7,7 +7,7 @@
 
 namespace cohort::comm {
 
-/// As ProcessGroupGloo::Options::create_default, but the addresses are gloo_addresses() (see network.h).
+/// As ProcessGroupGloo::Options::create_default, but with the addresses of gloo_addresses() (see network.h).
 /// Throws c10::ValueError for an interface or address family that this host cannot serve.
 c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> make_gloo_options(std::chrono::milliseconds timeout);
 

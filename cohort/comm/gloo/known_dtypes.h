@@ -7,9 +7,9 @@
 
 namespace cohort::comm {
 
-/// float32, float64, float16, bfloat16, int8, uint8, bool, int32, int64.
+/// Whether the dtype is float32, float64, float16, bfloat16, int8, uint8, bool, int32 or int64.
 bool gloo_knows(at::ScalarType dtype);
-/// A plain tensor as Gloo can move it.
+/// Returns a plain tensor in a dtype that Gloo can move.
 at::Tensor as_known(const at::Tensor& plain);
 std::vector<at::Tensor> as_known(std::vector<at::Tensor> plain);
 

@@ -1,5 +1,5 @@
-/// LibTorch's Gloo engine, completed: the operations, dtypes and layouts it lacks are composed from those it has, and its
-/// failures explain themselves.
+/// LibTorch's Gloo engine, completed: composes operations, dtypes and layouts that it lacks from those that it has, and explains
+/// its failures.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>

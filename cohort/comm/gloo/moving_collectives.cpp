@@ -12,7 +12,7 @@ namespace {
 
 using Splits = std::vector<int64_t>;
 
-// Rows of `tensor` as elements of its flat stand-in.
+// Converts splits from rows of `tensor` to elements of its flat stand-in.
 Splits in_elements(Splits splits, const at::Tensor& tensor, const at::Tensor& flat) {
   const auto row = tensor.size(0) == 0 ? 0 : flat.numel() / tensor.size(0);
   for (auto& split : splits) split *= row;
@@ -73,7 +73,7 @@ GlooBackend::WorkPtr GlooBackend::allgather(std::vector<Tensors>& outputs, Tenso
   });
 }
 
-// As PyTorch does on NCCL; its Gloo refuses. Every rank broadcasts its part.
+// Works as PyTorch does on NCCL; its Gloo refuses. Every rank broadcasts its tensor.
 GlooBackend::WorkPtr GlooBackend::gather_uneven(const Tensors& inputs, const Tensors& outputs,
                                                 const c10d::AllgatherOptions& opts) {
   return run(describe("all_gather", inputs, {}), inputs, [&](Completion& completion) {
@@ -100,7 +100,7 @@ GlooBackend::WorkPtr GlooBackend::_allgather_base(Tensor& output, Tensor& input,
   check_can_be_written("all_gather_single", {output});
   return run(describe("all_gather_single", {input}, shapes_text({input})), {input}, [&](Completion& completion) {
     StandIns stand_ins;
-    // Flat, so that PyTorch's two forms of `output` and tensors without dimensions are alike.
+    // Flat, so that PyTorch's two forms of `output` and tensors without dimensions need no special case.
     Tensors sent{as_known(stand_ins.sent(input)).view(-1)};
     std::vector<Tensors> received{as_known(stand_ins.received(output)).view({getSize(), sent[0].numel()}).unbind(0)};
     auto work = ProcessGroupGloo::allgather(received, sent, opts);

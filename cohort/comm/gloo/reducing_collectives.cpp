@@ -16,7 +16,7 @@ EngineOptions with_op(EngineOptions options, const Reduction& reduction) {
   return options;
 }
 
-// Tensors that overlap are reduced apart, so that each is the reduction of what it was.
+// Encodes each tensor. Overlapping tensors get separate carriers, so that each is the reduction of its old content.
 std::vector<Carrier> encode(const Reduction& reduction, const Tensors& tensors) {
   const bool apart = tensors.size() > 1 && overlap(tensors);
   std::vector<Carrier> carriers;
@@ -94,7 +94,7 @@ GlooBackend::WorkPtr GlooBackend::reduce_sparse(const char* name, Tensors& tenso
 }
 
 // [Note: reduce_scatter on Gloo]
-// PyTorch's Gloo reduces every part on every rank. So do these, or Python ranks could not take part.
+// PyTorch's Gloo reduces every part on every rank. These functions do the same, so that Python ranks can take part.
 GlooBackend::WorkPtr GlooBackend::scatter_reduced(const char* name, const Tensors& outputs, const Tensors& inputs,
                                                   const c10d::ReduceScatterOptions& opts) {
   check_pairs(name, inputs, outputs, getSize(), "input");

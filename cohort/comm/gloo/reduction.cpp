@@ -29,7 +29,7 @@ Reduction::Reduction(const char* operation, const c10d::ReduceOp& op, at::Scalar
   factor_ = check_reducible(operation, op, dtype);
   if (is_complex_) dtype_ = c10::toRealValueType(dtype);
   if (is_average_ || factor_) engine_op_ = Op::SUM;
-  // Gloo's sum of bools is a sum of bytes, and 2 is not a bool.
+  // Gloo's sum of bools is a sum of bytes, which may give 2: not a valid bool.
   if (dtype_ == at::kBool && engine_op_ == Op::SUM) engine_op_ = Op::BOR;
   plan_dtypes();
 }
@@ -81,7 +81,7 @@ at::Tensor Reduction::average(at::Tensor carrier, int world_size) const {
 }
 
 void Reduction::decode(const at::Tensor& carrier, bool is_copy, at::Tensor user, int world_size) const {
-  if (carrier.numel() == 0) return;  // also for view_as_complex, which looks at the offset of nothing
+  if (carrier.numel() == 0) return;  // also because view_as_complex checks the offset of empty tensors
   const at::NoGradGuard no_grad;
   auto result = carrier;
   if (is_average_) result = average(result, world_size);

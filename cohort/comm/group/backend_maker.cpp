@@ -31,7 +31,7 @@ BackendMaker::BackendMaker(const GroupRecord& record, std::shared_ptr<const Rost
                     job::failure_text(job::shm_refusal(record.description, shm_obstacles_)));
 }
 
-// So that ranks which come later do not count on this one.
+// Withdraws from the membership check after a failure, so that ranks which come later do not rely on this one.
 template <class Make>
 auto BackendMaker::leaving_on_failure(Make make) const {
   try {
@@ -77,7 +77,7 @@ BackendRequest BackendMaker::request(const StorePtr& store) const {
           .explain_failed_connect = explainer()};
 }
 
-// Outlives the maker: whoever gets a request may keep it.
+// The function outlives the maker: a backend may keep its request.
 std::function<Failure(const Failure&)> BackendMaker::explainer() const {
   const FailedConnect failure{.store = record_.store,
                               .group = record_.description,

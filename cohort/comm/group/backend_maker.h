@@ -1,5 +1,5 @@
-/// The one way from a group to its backends: for groups of Cohort's own (group_creation.h) and for those that somebody else
-/// builds (join_backend.h).
+/// BackendMaker: makes the backends of a group, both for Cohort's own groups (group_creation.h) and for groups that other
+/// libraries build (join_backend.h).
 #pragma once
 
 #include <functional>
@@ -14,30 +14,31 @@
 
 namespace cohort::comm {
 
-/// This process in the group.
+/// This process as a member of the group.
 struct Membership {
   int rank = 0;
   /// Default-group ranks of the members; empty for the default group, as in PyTorch.
   std::vector<uint64_t> global_ranks;
   std::optional<c10::Device> device_id;
-  /// The ranks of this group have called a roll; who cannot go on leaves it.
+  /// The ranks have made a membership check: a rank that cannot go on withdraws from it.
   bool has_called_roll = false;
-  /// What raises the time-out, for texts.
+  /// The option that raises the time-out, for texts.
   std::string timeout_option;
-  /// TORCH_DISTRIBUTED_DEBUG=DETAIL has collectives compared over a helper group first, as in PyTorch.
+  /// TORCH_DISTRIBUTED_DEBUG=DETAIL: compares collectives over a helper group first, as PyTorch does.
   bool wraps_for_debugging = false;
 };
 
 class BackendMaker {
  public:
-  /// `record`: all of it but the group; must outlive the maker.
+  /// `record`: complete except for the group; must outlive the maker.
   /// Throws c10::ValueError for a backend that the members cannot use.
   BackendMaker(const GroupRecord& record, std::shared_ptr<const Roster> roster, Membership own);
 
-  /// Collective over the group, as choose_cpu. `store`: the group's behind a prefix for the device, such as "cpu/".
-  /// Throws what the backend throws; where it can only say that it did not connect, a c10::DistBackendError with the reason.
+  /// Makes a backend. Collective over the group, as choose_cpu. `store`: the group's store with a prefix for the device, such as
+  /// "cpu/". Throws what the backend throws; if the backend only says that it did not connect, c10::DistBackendError with the
+  /// reason.
   c10::intrusive_ptr<c10d::Backend> make(const std::string& backend, const c10::intrusive_ptr<c10d::Store>& store);
-  /// The best for CPU tensors (cohort_backend.h).
+  /// Chooses and makes the best backend for CPU tensors (cohort_backend.h).
   CpuBackend choose_cpu(const c10::intrusive_ptr<c10d::Store>& store);
 
  private:

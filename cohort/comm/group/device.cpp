@@ -67,7 +67,7 @@ c10::Device current_device() {
   if (!accelerator) return c10::DeviceType::CPU;
   const c10::impl::VirtualGuardImpl guard(accelerator->type);
   const auto current = guard.getDevice();
-  // Number 0 is where every thread begins.
+  // Every thread begins with number 0, so only another number shows a choice.
   if (thread_has_chosen || current.index() != 0) return current;
   const auto wanted = device_at(accelerator->type, default_index(accelerator->num_devices));
   if (wanted != current) guard.setDevice(wanted);

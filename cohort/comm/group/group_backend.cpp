@@ -36,7 +36,7 @@ c10::intrusive_ptr<c10d::Backend> backend_for(const Group& group, const at::Tens
   try {
     return owner->getBackend(type);
   } catch (const c10::Error&) {
-    // The engine's text names neither the group nor the way out.
+    // The engine's text names neither the group nor the solution.
   }
   TORCH_CHECK_VALUE(false, "[cohort] ", operation, " got a tensor on ", device_name(type), ", but ",
                     where_group_works(owner),
@@ -54,7 +54,7 @@ c10::intrusive_ptr<c10d::Backend> any_backend(const Group& group) {
   return owner->getBackend(devices.front().type());
 }
 
-// As PyTorch's _get_object_coll_device.
+// Follows PyTorch's _get_object_coll_device.
 c10::Device device_for_host_data(const Group& group) {
   const auto devices = resolve(group)->getDeviceTypes();
   const bool serves_cpu =
@@ -66,7 +66,7 @@ c10::Device device_for_host_data(const Group& group) {
 
 const BackendCapability& capability_of(const Group& group, c10::DeviceType device) {
   const auto owner = resolve(group);
-  // Asking a group for a backend that it lacks throws.
+  // A group throws if it is asked for a backend that it lacks.
   if (owner->hasBackends()) {
     for (const auto& served : owner->getDeviceTypes()) {
       if (served.type() == device) return capability_of(*owner->getBackend(device), device);

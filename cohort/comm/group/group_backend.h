@@ -1,4 +1,4 @@
-/// Which backend of a group serves what, and what it can do.
+/// The backends of a group: which one serves a tensor, and what it can do.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,16 +9,17 @@
 
 namespace cohort::comm {
 
-/// The default group for null. Stays as long as that group is the default one.
+/// Returns the default group for null. The reference is valid as long as that group is the default one.
 const Group& resolve(const Group& group);
-/// The group's backend for the tensor's device, without a trip through the dispatcher.
-/// Throws c10::ValueError for undefined tensors and devices the group has no backend for.
+/// Returns the group's backend for the tensor's device, without a detour through the dispatcher.
+/// Throws c10::ValueError for undefined tensors and devices for which the group has no backend.
 c10::intrusive_ptr<c10d::Backend> backend_for(const Group& group, const at::Tensor& tensor, const char* operation);
-/// The same for operations without tensors: the CPU's backend if there is one.
+/// Returns the backend for operations without tensors: the CPU's backend if there is one.
 c10::intrusive_ptr<c10d::Backend> any_backend(const Group& group);
-/// Where numbers and texts of this process travel: the CPU if the group serves it; else the current device, or the group's first.
+/// Returns the device for this process's numbers and texts: the CPU if the group serves it, otherwise the current device, or the
+/// group's first.
 c10::Device device_for_host_data(const Group& group);
-/// What serves tensors on `device` can do, also in a group that was made without Cohort. Where nothing serves them: the least.
+/// Returns what the backend for `device` can do, also in a group made without Cohort. If nothing serves the device: the minimum.
 const BackendCapability& capability_of(const Group& group, c10::DeviceType device);
 
 }  // namespace cohort::comm

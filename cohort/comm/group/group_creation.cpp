@@ -28,7 +28,7 @@ StorePtr store_for(const GroupRecord& record, c10::DeviceType device) {
   return c10::make_intrusive<c10d::PrefixStore>(c10::DeviceTypeName(device, /*lower_case=*/true) + "/", record.store);
 }
 
-// One object serves all devices that name the same backend, as in PyTorch.
+// Makes one object for all devices that name the same backend, as PyTorch does.
 void set_backends(const Group& group, const GroupRecord& record, BackendMaker& maker) {
   std::vector<std::pair<std::string, c10::intrusive_ptr<c10d::Backend>>> made;
   for (const auto& entry : record.config) {
@@ -47,7 +47,7 @@ void set_backends(const Group& group, const GroupRecord& record, BackendMaker& m
   }
 }
 
-// Returns: why it is not the fastest; may be empty.
+// Returns: why the chosen backend is not the fastest; may be empty.
 std::string set_chosen_backend(const Group& group, GroupRecord& record, BackendMaker& maker) {
   const auto chosen = maker.choose_cpu(store_for(record, c10::DeviceType::CPU));
   group->setBackend(c10::DeviceType::CPU, backend_kind(chosen.name).type, chosen.backend);
@@ -56,7 +56,7 @@ std::string set_chosen_backend(const Group& group, GroupRecord& record, BackendM
   return chosen.reason;
 }
 
-// What tells this GPU from others of the host: the entry of CUDA_VISIBLE_DEVICES that it stands for, else its number.
+// Identifies this GPU among those of the host: its entry in CUDA_VISIBLE_DEVICES, otherwise its number.
 std::string physical_device(c10::Device device) {
   const auto visible = base::get_env("CUDA_VISIBLE_DEVICES");
   const auto index = static_cast<size_t>(static_cast<unsigned char>(device.index()));
@@ -70,7 +70,7 @@ bool calls_roll(const GroupRecord& record) { return any_can(record.config, &Back
 std::shared_ptr<Roster> meet_others(const GroupRecord& record, int rank, const std::optional<RendezvousPlan>& plan,
                                     std::optional<c10::Device> device_id) {
   const auto size = static_cast<int>(record.ranks.size());
-  // Python ranks of other backends write nothing by which their arrival could be seen.
+  // Python ranks with other backends write nothing that shows their arrival.
   if (!calls_roll(record)) return Roster::unannounced(record.store, rank, size);
   const bool names_gpu = device_id && any_can(record.config, &BackendCapability::owns_gpu);
   return Roster::by_roll_call(
@@ -86,7 +86,7 @@ std::shared_ptr<Roster> meet_others(const GroupRecord& record, int rank, const s
        .group = record.description});
 }
 
-// Whether ranks can share memory is then read off the roster.
+// Whether the roster must show if ranks can share memory.
 bool needs_shared_memory_facts(const GroupRecord& record) {
   return record.is_backend_chosen || any_can(record.config, &BackendCapability::is_joinable);
 }
@@ -136,7 +136,7 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, st
     set_backends(group, record, maker);
   }
   group->setDefaultBackend(default_type(record));
-  // Ranks without a roll call may have written themselves by now.
+  // Without a membership check, the other ranks may have written their entries by now.
   if (is_first && !calls_roll(record)) roster->collect();
   group->setGroupName(record.name);
   group->setGroupDesc(record.description);
@@ -152,7 +152,7 @@ Group create_group(const StorePtr& store, GroupRecord record, int group_rank, st
 
 namespace {
 
-// As PyTorch does: NCCL wants to be told, and others may. What serves the CPU beside it waits for nobody.
+// Shuts down accelerators' backends, as PyTorch does: NCCL requires it. Backends for the CPU do not wait for anybody.
 void shut_down_accelerators(const Group& group) {
   if (!group || !group->hasBackends()) return;
   for (const auto& device : group->getDeviceTypes()) {
@@ -200,7 +200,7 @@ void release_group(Group group) noexcept {
 
 void forget_everything() {
   auto& current = world();
-  gradients_are_exchanged();  // nobody is left to exchange them with
+  gradients_are_exchanged();  // ends the watch: no rank is left to exchange gradients with
   const bool is_first = current.default_group && current.default_group->getRank() == 0;
   current.default_group.reset();
   while (!current.groups.empty()) {

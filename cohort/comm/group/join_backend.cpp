@@ -24,7 +24,7 @@ namespace {
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-// PyTorch tells nobody a store's prefix.
+// Reads a store's prefix, for which PyTorch has no accessor.
 class PrefixReader : public c10d::PrefixStore {
  public:
   static const std::string& prefix_of(const c10d::PrefixStore& store) { return store.*(&PrefixReader::prefix_); }
@@ -37,8 +37,8 @@ bool names_a_device(const std::string& prefix) {
   return false;
 }
 
-// torch.distributed gives a backend the group's store behind a prefix for the device. Any other prefix is the caller's own,
-// and may be all that keeps the keys of several groups apart.
+// Removes the prefix for the device that torch.distributed adds to the group's store. Any other prefix is the caller's own, and
+// may be the only thing that separates the keys of several groups.
 StorePtr store_of_group(const StorePtr& given) {
   auto* const prefixed = dynamic_cast<c10d::PrefixStore*>(given.get());
   return prefixed && names_a_device(PrefixReader::prefix_of(*prefixed)) ? prefixed->getUnderlyingStore() : given;
@@ -53,7 +53,7 @@ bool lies_in(StorePtr store, const c10d::Store* outer) {
   return true;
 }
 
-// The jobs whose first group this process has joined. Keeps none of them alive. Thread-safe.
+// The jobs whose first group this process has joined. Does not keep them alive. Thread-safe.
 class JoinedJobs {
  public:
   void add(const std::shared_ptr<Roster>& roster) {
@@ -62,10 +62,10 @@ class JoinedJobs {
     rosters_.push_back(roster);
   }
 
-  /// The job in whose first group's store this one lies; null: none.
+  /// Returns the job whose first group's store contains `store`, or null.
   std::shared_ptr<Roster> find(const StorePtr& store) const {
     std::vector<std::shared_ptr<Roster>>
-        living;  // let go without the lock, as a roster may be the last to hold a store
+        living;  // released without the lock, because a roster may be the last holder of a store
     {
       const std::lock_guard lock(mutex_);
       for (const auto& each : rosters_) {
@@ -82,14 +82,14 @@ class JoinedJobs {
   std::vector<std::weak_ptr<Roster>> rosters_;
 };
 
-std::atomic<bool> is_rank_0 = false;  // of the default group that was joined last
+std::atomic<bool> is_rank_0 = false;  // in the default group that was joined last
 
 JoinedJobs& joined_jobs() {
-  static auto* const instance = new JoinedJobs;  // lives as long as threads may
+  static auto* const instance = new JoinedJobs;  // never destroyed: threads may still use it
   return *instance;
 }
 
-// A group that a program builds by hand has no list of ranks either.
+// A group that a program builds by hand has no list of ranks, either.
 bool is_default_group(const JoinRequest& request) {
   return request.global_ranks.empty() && (request.group_name.empty() || request.group_name == "0");
 }
@@ -116,7 +116,7 @@ void watch_for_unwrapped_python(const JoinRequest& request, const std::shared_pt
 }
 
 std::shared_ptr<Roster> roll_call_of(const JoinRequest& request, const GroupRecord& record) {
-  // One rank waits for nobody, and others may use its keys for groups of one of their own.
+  // A single rank waits for nobody, and other single ranks may use the same keys for their groups.
   if (request.world_size == 1) return Roster::unannounced(record.store, request.rank, request.world_size);
   const auto& capability = capability_of(request.backend);
   return Roster::by_roll_call({.store = record.store,
@@ -152,7 +152,7 @@ BackendPtr join_backend(const JoinRequest& request) {
   apply_shared_allocator(false);
   auto record = record_to_join(request);
   const bool is_first = request.global_ranks.empty();
-  // Later groups of a job know each other from its first one.
+  // Ranks of a job's later groups know each other from its first one.
   const bool may_be_later = static_cast<int>(request.global_ranks.size()) == request.world_size;
   auto roster = may_be_later ? joined_jobs().find(record.store) : nullptr;
   const bool is_own_job = !roster;

@@ -1,4 +1,4 @@
-/// The object that stands for "this process is not a member": a group that no collective accepts.
+/// The object that new_group returns on a rank outside of the group: no collective accepts it.
 #pragma once
 
 #include "cohort/comm/group/process_group.h"

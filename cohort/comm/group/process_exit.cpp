@@ -1,6 +1,6 @@
-// [Note: exit] A group with an operation that nobody waited for blocks in its destructor until the time-out (30 minutes).
-// So groups live in a World that is never destroyed. At exit such operations are completed if the program ends well; groups
-// are released only if every operation has completed.
+// [Note: exit] The destructor of a group with an operation that nobody waited for blocks until the time-out (30 minutes).
+// So groups are in a World that is never destroyed. At exit, a program that ends well completes such operations; groups are
+// released only if every operation has completed.
 #include <c10/util/Exception.h>
 #include <cxxabi.h>
 #include <unistd.h>
@@ -28,11 +28,11 @@ constexpr unsigned kCrashLimitSeconds = 10;
 
 std::terminate_handler previous_handler = nullptr;
 
-// Other ranks may count on what this one has started. Returns: how many operations could not be completed.
+// Completes operations, because other ranks may wait in them. Returns: how many could not be completed.
 size_t complete_operations() {
   try {
     return complete_pending_operations() + complete_background_operations();
-  } catch (...) {  // somebody wants the program to end now
+  } catch (...) {  // the user wants the program to end now
     return num_pending_operations() + num_pending_in_background();
   }
 }
@@ -51,14 +51,14 @@ void release_groups_at_exit(int status, void*) {
     return;
   }
   const bool is_first = !current.default_group || current.default_group->getRank() == 0;
-  // After a failure the error is more important to read.
+  // After a failure the reader needs the error, not this warning.
   if (status == 0 && is_first) {
     base::log_warning(
         "the program ended without destroy_process_group(); its groups are released now. Call it before main returns, "
         "when every rank is done.");
   }
   for (auto& record : current.groups) {
-    // Whoever else still holds the group (a static DDP object, say) ends it later.
+    // Other holders of the group, such as a static DDP object, end it later.
     record.group.reset();
   }
   warn_of_unawaited(/*says_for_all=*/status == 0 && is_first);
@@ -86,11 +86,11 @@ std::string current_exception_type() {
   return result;
 }
 
-// An engine's own thread meets data that does not fit, say because ranks call different collectives: of the engines, only Gloo
-// throws there.
+// An engine's own thread may meet data that does not fit, for example if ranks call different collectives. Only Gloo throws
+// there.
 std::string explain_crash(const std::string& type, const std::string& text) {
   if (!type.starts_with("gloo::")) return {};
-  alarm(kCrashLimitSeconds);  // the process must end whatever the explanation waits for
+  alarm(kCrashLimitSeconds);  // ends the process even if the explanation waits for something
   for (const auto& record : world().groups) {
     const auto explanation = record.watch->explain_crash(text);
     if (!explanation.empty()) return explanation;
@@ -98,14 +98,14 @@ std::string explain_crash(const std::string& type, const std::string& text) {
   return {};
 }
 
-// Empty where it is not known: before a group exists, without a launcher, and where RANK is no number.
+// Empty if it is not known: before a group exists, without a launcher, and if RANK is not a number.
 std::string own_rank() {
   if (world().default_group) return std::to_string(world().default_group->getRank());
   const auto rank = base::env_int("RANK", 0);
   return rank && *rank ? std::to_string(**rank) : "";
 }
 
-// As Python's ranks do: every line of an error that ends the process begins with [rankN].
+// Begins every line of an error that ends the process with [rankN], as Python's ranks do.
 [[noreturn]] void report_and_terminate() {
   if (std::current_exception()) {
     const auto type = current_exception_type();
@@ -125,7 +125,7 @@ std::string own_rank() {
   std::abort();
 }
 
-// A peer that dies while we write to it must give an error, not a silent death by SIGPIPE. Python ignores the signal too.
+// A write to a dead peer must return an error instead of ending the process with SIGPIPE. Python ignores the signal, too.
 void ignore_broken_pipes() {
   struct sigaction current {};
   sigaction(SIGPIPE, nullptr, &current);

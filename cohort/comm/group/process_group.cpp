@@ -72,7 +72,7 @@ void check_init_options(const InitOptions& options) {
 
 Group init_process_group(const InitOptions& options) {
   base::survive_size_limit();
-  // First, so that what goes wrong from here on is reported with its rank.
+  // Called first, so that errors from here on are reported with the rank.
   comm::install_exit_handlers();
   check_init_options(options);
   comm::apply_shared_allocator(options.shared_allocator);
@@ -131,7 +131,7 @@ bool is_initialized() { return static_cast<bool>(world().default_group); }
 bool is_torchelastic_launched() { return base::get_env("TORCHELASTIC_RUN_ID").has_value(); }
 
 Group default_group() {
-  if (!is_initialized()) comm::install_exit_handlers();  // the program will most likely end by what follows
+  if (!is_initialized()) comm::install_exit_handlers();  // the error below will most likely end the program
   TORCH_CHECK_VALUE(is_initialized(),
                     "Default process group has not been initialized, please make sure to call init_process_group.");
   return world().default_group;
@@ -187,7 +187,7 @@ void set_pg_timeout(milliseconds timeout, const Group& group) {
 int get_node_local_rank(std::optional<int> fallback_rank) {
   auto value = base::get_env("LOCAL_RANK");
   if (!value) {
-    // The place in the default group tells ranks that a scheduler started from those that its task started.
+    // The index in the default group distinguishes ranks that a scheduler started from those that its task started.
     const auto& group = world().default_group;
     value =
         rendezvous::LaunchEnvironment(group ? group->getRank() : -1, group ? group->getSize() : -1).get("LOCAL_RANK");

@@ -41,7 +41,7 @@ std::vector<std::string> Roster::shm_obstacles(const std::vector<int>& ranks) co
 }
 
 std::shared_ptr<OperationWatch> Roster::watch(WatchedGroup group) {
-  // Whoever keeps the watch keeps the roster, by which later groups of the job know each other.
+  // The watch keeps the roster alive, by which later groups of the job know each other.
   const auto self = shared_from_this();
   return make_process_watch({self, peers_.get()}, {self, reports_.get()}, std::move(group));
 }

@@ -1,4 +1,4 @@
-/// Roster: who is in a job, from what its ranks wrote into the store when they came, and what they report of failures. One
+/// Roster: the members of a job, from what its ranks wrote to the store when they came, and the failures that they report. One
 /// for all groups of the job.
 #pragma once
 
@@ -16,24 +16,23 @@ namespace cohort::comm {
 /// `ranks` are always ranks of the job. Thread-safety: const after construction, besides collect() and await().
 class Roster : public std::enable_shared_from_this<Roster> {
  public:
-  /// Collective. Blocks until every rank of the job has come; throws as call_roll.
+  /// Makes a membership check. Collective. Blocks until every rank of the job has come; throws as call_roll.
   static std::shared_ptr<Roster> by_roll_call(const RollCall& call);
-  /// Writes this process's entry and waits for nobody: for ranks that give no sign of life which a roll call knows.
+  /// Writes this process's entry and does not wait: for ranks without the sign of life that a membership check needs.
   static std::shared_ptr<Roster> unannounced(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size);
-  /// Reads what the others have written by now, where no roll was called.
+  /// Reads what the others have written so far, in a job without a membership check.
   void collect() { peers_->collect(); }
-  /// The same for these ranks, which write themselves, but perhaps later than now: some backends let a rank go on alone. Waits
-  /// for them for a while.
+  /// Waits a while for the entries of these ranks, in such a job: some backends let a rank go on alone, so others may write late.
   void await(const std::vector<int>& ranks) { peers_->await(ranks); }
 
   const Peers& peers() const { return *peers_; }
-  /// Where they have written it: the store of the job's first group.
+  /// Returns the store with the entries: the store of the job's first group.
   const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
-  /// Process ids; none if one is not known.
+  /// Returns process ids; empty if one of them is not known.
   std::vector<int> pids(const std::vector<int>& ranks) const;
-  /// Why these ranks cannot share memory (shm_choice.h); empty: they can.
+  /// Returns why these ranks cannot share memory (shm_choice.h); empty if they can.
   std::vector<std::string> shm_obstacles(const std::vector<int>& ranks) const;
-  /// Follows the operations of one group. Keeps the roster.
+  /// Returns a watch of one group's operations. It keeps the roster.
   std::shared_ptr<OperationWatch> watch(WatchedGroup group);
 
  private:

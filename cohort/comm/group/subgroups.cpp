@@ -42,13 +42,13 @@ std::vector<int> checked_ranks(std::vector<int> ranks, int world_size, bool sort
   return ranks;
 }
 
-// The ranks, and a number in case they have such a group already. PyTorch takes the number of groups that the process is in,
-// which differs between members that are in different groups: they would wait for each other for ever.
+// Hashes the ranks and the number of their groups so far. PyTorch hashes the number of groups that the process is in, which
+// differs between members that are in different groups: they would wait for each other for ever.
 std::string hashed_name(const std::vector<int>& ranks) {
   return c10::sha1(c10::str(c10::Join("_", ranks), "_", ++world().num_local_groups[ranks])).str();
 }
 
-// Group rank of this process, or -1.
+// Returns the group rank of this process, or -1.
 int position(const std::vector<int>& ranks) {
   const auto found = std::find(ranks.begin(), ranks.end(), default_group()->getRank());
   return found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
@@ -86,7 +86,7 @@ void check_split_lists(const std::vector<std::vector<int>>& split_ranks, int par
   }
 }
 
-// The parent's backends, or those of them that `wanted` names.
+// Returns the parent's backends, or only those that `wanted` names.
 std::vector<comm::DeviceBackend> split_config(const GroupRecord& parent, const std::string& wanted) {
   if (wanted.empty()) return parent.config;
   auto config = comm::backend_config(wanted);
@@ -162,7 +162,7 @@ Subgroups new_subgroups(int group_size, const Group& group, const NewGroupOption
 Subgroups new_subgroups_by_enumeration(const std::vector<std::vector<int>>& ranks_per_subgroup_list,
                                        const NewGroupOptions& options) {
   TORCH_CHECK_VALUE(!ranks_per_subgroup_list.empty(), "The arg 'ranks_per_subgroup_list' cannot be empty");
-  // Before the first group is made: an error must leave none behind.
+  // Checked before the first group is made, so that an error leaves no group behind.
   std::map<int, const std::vector<int>*> owner;
   for (const auto& ranks : ranks_per_subgroup_list) {
     for (const int rank : ranks) {
@@ -196,7 +196,7 @@ Group split_group(const Group& parent, const std::vector<std::vector<int>>& spli
   const auto mine = std::find_if(split_ranks.begin(), split_ranks.end(), [&](const auto& list) {
     return std::find(list.begin(), list.end(), own) != list.end();
   });
-  // Every rank of the parent counts, so that names agree however many other groups each is in.
+  // Every rank of the parent counts splits, so that names agree however many other groups each rank is in.
   const auto name = c10::str(record.name, ":split:", record.num_splits++, ":", mine - split_ranks.begin());
   if (mine == split_ranks.end()) return {};
   auto members = *mine;

@@ -18,11 +18,11 @@ namespace cohort {
 namespace {
 
 std::atomic<bool> is_installed = false;
-// As asked for, also for a forked child's.
+// The requested size; a forked child's allocator uses it, too.
 std::atomic<size_t> reserved_bytes = 0;
 std::atomic<size_t> least_bytes = SharedAllocatorOptions().least_bytes;
 
-// What was LibTorch's allocator before: for small tensors, and where there is no room.
+// LibTorch's allocator before ours: serves small tensors, and large ones that do not fit.
 c10::Allocator& fallback() {
   static auto* const allocator = c10::GetCPUAllocator();
   return *allocator;
@@ -50,11 +50,11 @@ class SharedAllocator final : public c10::Allocator {
   }
 
  private:
-  // Whatever the block is: LibTorch compares deleters.
+  // One deleter for every kind of block: LibTorch compares deleters.
   static c10::DataPtr owned(void* block) { return {block, block, &release_block, c10::Device(c10::kCPU)}; }
 };
 
-// Never destroyed: tensors may outlive the program's end.
+// Never destroyed: tensors may outlive main().
 SharedAllocator& own_allocator() {
   static auto* const allocator = new SharedAllocator;
   return *allocator;
@@ -70,14 +70,14 @@ void use_shared_allocator(const SharedAllocatorOptions& options) {
   }
   if (is_installed.exchange(true)) return;
   least_bytes = std::max<size_t>(options.least_bytes, 1);
-  fallback();  // before it is replaced
+  fallback();  // initialised before it is replaced
   c10::SetCPUAllocator(&own_allocator(), /*priority=*/100);
   if (c10::GetCPUAllocator() == &own_allocator()) return;
   is_installed = false;
   comm::throw_error(
       base::Error(
           "use_shared_allocator: another library has set LibTorch's allocator for CPU tensors, with a higher priority")
-          .with_hint("leave one of the two out: both want all tensors"));
+          .with_hint("use only one of the two: each allocates all CPU tensors"));
 }
 
 bool has_shared_allocator() {

@@ -1,22 +1,22 @@
-/// One allocator for the CPU tensors of a process: memory that the other ranks of its host can map, and that is recycled.
+/// A caching allocator for a process's CPU tensors, whose memory the other ranks of its host can map.
 ///
-/// LibTorch asks the system for the memory of every large tensor, and the system makes each page anew when it is first written,
-/// which costs more than most operations on it. With this allocator blocks of 64 KiB and more come from one reserved mapping
-/// and keep their pages when they are let go (smaller ones stay with malloc). Collectives of backend "shm" then work where
-/// tensors lie, without copies through a staging area: where every rank of the group has the allocator and tensors lie in it
-/// on every rank. What lies elsewhere (tensors from before it, from_blob, small ones) works as before.
+/// LibTorch asks the system for the memory of every large tensor, and the system creates each page when it is first written,
+/// which takes longer than most operations on it. With this allocator, blocks of 64 KiB and more come from one reserved mapping
+/// and keep their pages when they are freed (smaller blocks still come from malloc). Collectives of backend "shm" then read and
+/// write the tensors in place, without copies through a staging area, if every rank of the group has the allocator and the
+/// tensors come from it on every rank. Other tensors (older ones, from_blob, small ones) work as before.
 ///
-/// Install it early: in the first line of main, by InitOptions::shared_allocator, by `cohort run --allocator=shared`, or with
-/// COHORT_SHARED_ALLOCATOR=1, which init_process_group reads. Groups from before it are not faster.
+/// Install it early: in the first line of main, with InitOptions::shared_allocator, with `cohort run --allocator=shared`, or with
+/// COHORT_SHARED_ALLOCATOR=1, which init_process_group reads. Groups made before it do not become faster.
 ///
-/// - **Memory.** Free blocks keep their pages: with those in use at most 1.25 times the most that was ever in use, and 32 MiB.
-///   Peers' pages count in a process's RSS once it has touched them: compare PSS.
-/// - **fork.** A child sees its parent's tensors, and its own writes are its own; but on pages that it has not written it also
-///   sees what the parent writes after the fork. A child shares no memory with others until it installs the allocator itself,
-///   which init_process_group does where the parent had it.
-/// - **Failures.** Tensors of an operation that failed may still be written by a rank that was stopped in it: their memory is
-///   never used for others. Go on with new tensors.
-/// - **Core dumps** do not have the tensors.
+/// - **Memory.** Free blocks keep their pages: used and free blocks together have at most 1.25 times the largest use so far, plus
+///   32 MiB. A process's RSS includes peers' pages that it has touched: compare PSS.
+/// - **fork.** A child sees its parent's tensors and has its writes for itself. In pages that it has not written it also sees
+///   the parent's writes after the fork. A child shares no memory with others until it installs the allocator itself, which
+///   init_process_group does if the parent had it.
+/// - **Failures.** A rank that was stopped in a failed operation may still write to the operation's tensors, so their memory is
+///   never reused. Go on with new tensors.
+/// - **Core dumps** do not contain the tensors.
 /// - **Security.** Processes of the same user can map the memory, as they can read each other's (ptrace). No one else can.
 #pragma once
 
@@ -39,22 +39,22 @@ struct SharedAllocatorOptions {
 /// library has set an allocator of a higher priority.
 COHORT_API void use_shared_allocator(const SharedAllocatorOptions& options = {});
 
-/// Whether tensors of this process come from it: false again in a forked child, and where another library has set its own since.
+/// Whether new CPU tensors of this process come from it: false in a forked child, and if another library has set its own since.
 COHORT_API bool has_shared_allocator();
 
-/// Gives the pages of free blocks back to the system, as torch.cuda.empty_cache() does. Any thread.
+/// Returns the pages of free blocks to the system, as torch.cuda.empty_cache() does. Thread-safety: any thread.
 COHORT_API void empty_shared_allocator_cache();
 
-/// In bytes, of this process; all zero without the allocator.
+/// Statistics of this process, in bytes; all 0 without the allocator.
 struct SharedAllocatorStats {
   size_t reserved_bytes = 0;     ///< address space
-  size_t used_bytes = 0;         ///< blocks that are in use
-  size_t peak_used_bytes = 0;    ///< the most of those
+  size_t used_bytes = 0;         ///< blocks in use
+  size_t peak_used_bytes = 0;    ///< the greatest used_bytes so far
   size_t cached_bytes = 0;       ///< pages in free blocks
   size_t quarantined_bytes = 0;  ///< tensors of failed operations
-  size_t num_recycled = 0;       ///< blocks that found their pages
-  size_t num_fresh = 0;          ///< blocks whose pages had to be made
-  size_t num_refused = 0;        ///< tensors for which there was no room
+  size_t num_recycled = 0;       ///< blocks that reused pages
+  size_t num_fresh = 0;          ///< blocks with new pages
+  size_t num_refused = 0;        ///< tensors that did not fit
 };
 
 COHORT_API SharedAllocatorStats shared_allocator_stats();

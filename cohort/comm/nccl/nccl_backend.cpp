@@ -35,8 +35,8 @@ Failure nccl_failure(const std::exception& error, bool timed_out) {
   return {.kind = timed_out ? Failure::Kind::kTimeout : Failure::Kind::kEngine, .causes = {text_of(error)}};
 }
 
-// The engine's Work with its failure explained. It is not a TrackedWork: on a GPU a Work that has been waited for is still
-// running, and one may be dropped while it runs.
+// The engine's Work, with its failure explained. It is not a TrackedWork: on a GPU a Work that has been waited for still runs,
+// and a Work may be dropped while it runs.
 class NcclWork final : public c10d::Work {
  public:
   NcclWork(WorkPtr work, job::Operation operation, std::shared_ptr<OperationWatch> watch)
@@ -82,7 +82,7 @@ class NcclWork final : public c10d::Work {
       throw_failure(watch_->find_cause(operation_, nccl_failure(error, has_timed_out())));
     }
   }
-  // The engine's own word for how a Work has ended.
+  // Whether the engine says that the Work has timed out.
   bool has_timed_out() const {
     const auto result = work_->getFutureResult();
     return result && result->completed() && !result->hasError() &&
@@ -210,7 +210,7 @@ class NcclProcessGroup final : public c10d::ProcessGroupNCCL {
     return operation;
   }
 
-  // Every operation passes here. Inside a coalesced group the engine returns no Work until endCoalescing.
+  // Runs every operation. Inside a coalesced group the engine returns no Work until endCoalescing.
   template <class Call>
   WorkPtr run(job::Operation operation, Call call) {
     operation.sequence = operation.point_to_point ? ++num_point_to_point_ : ++num_collectives_;
@@ -220,7 +220,7 @@ class NcclProcessGroup final : public c10d::ProcessGroupNCCL {
     try {
       work = call();
     } catch (const c10::DistError& error) {
-      // Ranks meet in the store here, for as long as the group's time-out.
+      // Ranks meet in the store here, for at most the group's time-out.
       throw_failure(watch_->find_cause(operation, nccl_failure(error, Clock::now() - begin >= options_->timeout)));
     }
     if (!work) return work;

@@ -13,7 +13,7 @@
 namespace cohort::comm {
 namespace {
 
-// Lives as long as the process, as the dispatcher's tables do.
+// Lives as long as the process, like the dispatcher's tables.
 struct Registered {
   std::mutex mutex;
   std::map<std::pair<std::string, c10::DispatchKey>, std::unique_ptr<torch::Library>> libraries;  // by namespace
@@ -37,7 +37,7 @@ c10::OperatorHandle find_operation(const std::string& name) {
                                                         dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
 }
 
-// Empty if nobody uses `key`, else for a sentence: "operator aten::add.Tensor has a kernel for it".
+// Returns a part of a sentence such as "operator aten::add.Tensor has a kernel for it"; empty if nobody uses `key`.
 std::string user_of_key(c10::DispatchKey key) {
   auto& dispatcher = c10::Dispatcher::singleton();
   if (dispatcher.hasBackendFallbackForDispatchKey(key)) return "there is a fallback for it";

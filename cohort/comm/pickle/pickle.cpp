@@ -60,7 +60,7 @@ PickleValue describe_ints(at::IntArrayRef values) {
   return PickleValue::tuple(std::move(items));
 }
 
-// torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks), as Tensor.__reduce_ex__ does.
+// Describes torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks), as Tensor.__reduce_ex__ does.
 PickleValue describe_tensor(const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_quantized(),
                     "[cohort] cannot pickle ",

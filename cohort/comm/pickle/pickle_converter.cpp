@@ -18,7 +18,7 @@ using base::PickleKind;
 using base::PickleValue;
 using c10::IValue;
 
-// The type a list of such items has; Any for what has no single one.
+// Returns the type of a list of such items; Any for values without a single type.
 c10::TypePtr item_type(const IValue& value) {
   if (value.isTensor()) return c10::TensorType::get();
   if (value.isInt() || value.isDouble() || value.isBool() || value.isString() || value.isComplexDouble()) {

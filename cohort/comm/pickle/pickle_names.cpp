@@ -20,7 +20,7 @@ using base::PickleValue;
 using base::PythonName;
 using c10::IValue;
 
-// __builtin__ is what Python writes for builtins in protocols 0 to 2.
+// In protocols 0 to 2, Python writes __builtin__ for builtins.
 const PythonName kNames[] = {
     {"_codecs", "encode"},
     {"__builtin__", "bytes"},
@@ -94,7 +94,7 @@ class PlainReader {
     return flat;
   }
 
-  // (storage, offset, size, stride, requires_grad, hooks[, metadata])
+  // Arguments: (storage, offset, size, stride, requires_grad, hooks[, metadata]).
   IValue rebuild_tensor(const PickleValue& object) {
     const auto& a = object.arguments();
     check_arguments((a.size() == 6 || a.size() == 7) && a[0].name().is("torch.storage", "_load_from_bytes") &&
@@ -105,7 +105,7 @@ class PlainReader {
     const at::Tensor& flat = load_storage(a[0]);
     at::Tensor tensor;
     try {
-      // Below autograd the result is a tensor of its own, not a view. as_strided checks that it lies inside the storage.
+      // Below autograd the result is not a view. as_strided checks that it lies inside the storage.
       const at::AutoDispatchBelowADInplaceOrView guard;
       tensor = flat.as_strided(to_sizes(a[2]), to_sizes(a[3]), a[1].to_int());
     } catch (const c10::Error& error) {
@@ -123,7 +123,7 @@ class PlainReader {
   }
 
   PickleConverter converter_{[this](const PickleValue& object) { return make(object); }};
-  std::unordered_map<const void*, at::Tensor> storages_;  // by the bytes that they were in
+  std::unordered_map<const void*, at::Tensor> storages_;  // by the bytes from which they were read
 };
 
 }  // namespace

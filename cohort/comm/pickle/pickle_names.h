@@ -1,4 +1,4 @@
-/// Objects among plain values: OrderedDicts and tensors, and the Python names that they and plain values are made with.
+/// Objects among plain values (OrderedDicts and tensors), and the Python names that pickles of these and of plain values use.
 #pragma once
 
 #include <ATen/core/ivalue.h>

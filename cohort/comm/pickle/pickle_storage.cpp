@@ -8,7 +8,7 @@
 
 #include "cohort/comm/pickle/pickle_converter.h"
 
-// Layout: the pickle of a magic number, of 1001, of a description of the machine, of a persistent id
+// Layout: a pickle each of a magic number, of 1001, of a description of the machine, of a persistent id
 // ("storage", type, key, location, number of elements, None) and of [key]; then the number of elements as int64 and the
 // elements, both little endian.
 namespace cohort::comm {

@@ -1,4 +1,4 @@
-/// The bytes of one tensor's memory inside Python's pickle of it: torch.save's older format (torch/serialization.py).
+/// The bytes of one tensor's memory in Python's pickle of it: torch.save's legacy format (torch/serialization.py).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,9 +8,10 @@
 
 namespace cohort::comm {
 
-/// `flat` is contiguous, one-dimensional and on the CPU. Throws c10::ValueError for dtypes the format has no name for.
+/// Requires: `flat` is contiguous, one-dimensional and on the CPU. Throws c10::ValueError for dtypes without a name in the
+/// format.
 std::string write_storage(const at::Tensor& flat);
-/// A new one-dimensional tensor. Throws c10::ValueError for malformed bytes.
+/// Returns a new one-dimensional tensor. Throws c10::ValueError for malformed bytes.
 at::Tensor read_storage(std::string_view bytes);
 
 }  // namespace cohort::comm

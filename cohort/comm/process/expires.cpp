@@ -26,7 +26,7 @@ using base::Error;
 constexpr int kTries = 10;
 constexpr std::chrono::milliseconds kBetweenTries{100};
 
-/// Seconds since 1970, with a point in every locale.
+/// Returns seconds since 1970, with a decimal point in every locale.
 std::string time_after(std::chrono::duration<double> after) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   const auto microseconds = static_cast<long long>(std::clamp((now + after).count(), 0.0, 1e12) * 1e6);
@@ -40,9 +40,9 @@ std::string request_line(const std::string& scope, const std::string& expiration
                      ::getpid(), base::json_string(scope), expiration_time, signal);
 }
 
-/// 0, or the errno of what went wrong. The line is small enough to be written whole or not at all.
+/// Returns 0 or an errno. The line is small enough to be written completely or not at all.
 int try_to_send(const std::string& path, const std::string& line) {
-  // Not to wait for a launcher that is gone.
+  // O_NONBLOCK: does not wait for a launcher that is gone.
   const base::Fd pipe(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   if (!pipe) return errno;
   return ::write(pipe.get(), line.data(), line.size()) < 0 ? errno : 0;

@@ -1,13 +1,13 @@
-/// A block of code that must be over in time: otherwise the launcher ends this process, and says which block it was.
+/// Expires: a time limit for a block of code. After it, the launcher ends this process and names the block.
 ///
 ///     {
 ///       cohort::Expires guard(std::chrono::seconds(60), "epoch");
 ///       train_one_epoch();
 ///     }
 ///
-/// The twin of torch.distributed.elastic.timer.expires() with a FileTimerClient, and it also works with torchrun. Start the job
+/// Corresponds to torch.distributed.elastic.timer.expires() with a FileTimerClient, and also works with torchrun. Start the job
 /// with TORCHELASTIC_ENABLE_FILE_TIMER=1: the launcher then tells its workers in TORCHELASTIC_TIMER_FILE where it listens.
-/// Nothing here uses LibTorch.
+/// This header needs no LibTorch.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@
 
 namespace cohort {
 
-/// Thread-safety: any thread; the block is the process's. Of two blocks with one scope that overlap, the later one counts, and
+/// Thread-safety: any thread; a block belongs to the process. If two blocks with one scope overlap, the later one counts, and
 /// the end of either ends both. A forked child has none of its parent's blocks, and must not run their destructors.
 class COHORT_API Expires {
  public:
@@ -29,7 +29,7 @@ class COHORT_API Expires {
   /// there within a second, or if the scope is longer than some 3900 bytes.
   explicit Expires(std::chrono::duration<double> after, const std::string& scope = "", int signal = SIGKILL,
                    const std::source_location& where = std::source_location::current());
-  /// The block is over. Blocks for a second at most; a launcher that is gone is a warning.
+  /// Ends the block. Blocks for a second at most; warns if the launcher is gone.
   ~Expires();
   Expires(const Expires&) = delete;
   Expires& operator=(const Expires&) = delete;

@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 constexpr auto kGracePeriod = std::chrono::seconds(30);
 
-// None: there is no limit.
+// If absent, a wait has no limit.
 using Deadline = std::optional<Clock::time_point>;
 
 Deadline after(std::optional<milliseconds> timeout) {
@@ -44,7 +44,7 @@ bool all_joined(const std::vector<SpawnedRank>& ranks) {
 
 bool is_ready(const SpawnedRank& rank) { return !rank.running && !rank.joined; }
 
-// Until one of those that run has ended. False at the deadline.
+// Waits until a running rank has ended. Returns false at the deadline.
 bool wait_for_an_end(std::vector<SpawnedRank>& ranks, const Deadline& deadline) {
   std::vector<pollfd> fds;
   for (const auto& rank : ranks) {
@@ -90,7 +90,7 @@ std::string read_error_text(const SpawnedRank& rank) {
   return text;
 }
 
-// The names that Python's signal.Signals has.
+// Returns the name that Python's signal.Signals has.
 std::string python_signal_name(int number) {
   if (number == SIGRTMIN) return "SIGRTMIN";
   if (number == SIGRTMAX) return "SIGRTMAX";
@@ -99,7 +99,7 @@ std::string python_signal_name(int number) {
 }
 
 [[noreturn]] void throw_failure(const SpawnedRank& rank, int index) {
-  // As PyTorch: a text that was written counts, however the process then ended.
+  // As in PyTorch, a text that the rank has written counts, however the process then ended.
   if (const auto text = read_error_text(rank); !text.empty()) {
     throw ProcessRaisedError(fmt::format("\n\n-- Process {} terminated with the following error:\n{}", index, text),
                              index, rank.pid);

@@ -12,7 +12,7 @@
 
 namespace cohort {
 
-/// One rank ended badly. what() reads as PyTorch's: the error text, the exit code or the signal's name.
+/// A rank failed. what() has PyTorch's form: the error text, the exit code or the signal's name.
 class COHORT_API ProcessFailedError : public std::runtime_error {
  public:
   ProcessFailedError(const std::string& message, int error_index, int error_pid)
@@ -27,7 +27,7 @@ class COHORT_API ProcessRaisedError : public ProcessFailedError {
   using ProcessFailedError::ProcessFailedError;
 };
 
-/// The process died without an exception: "process 1 terminated with signal SIGKILL".
+/// The process ended without an exception: "process 1 terminated with signal SIGKILL".
 class COHORT_API ProcessExitedError : public ProcessFailedError {
  public:
   ProcessExitedError(const std::string& message, int error_index, int error_pid, int exit_code,
@@ -35,31 +35,31 @@ class COHORT_API ProcessExitedError : public ProcessFailedError {
       : ProcessFailedError(message, error_index, error_pid),
         exit_code(exit_code),
         signal_name(std::move(signal_name)) {}
-  /// Exit code, or minus the signal's number.
+  /// The exit code, or minus the signal's number.
   int exit_code;
-  /// "SIGKILL", "<Unknown signal 40>"; empty for an exit code.
+  /// "SIGKILL", "<Unknown signal 40>"; empty if the process ended with an exit code.
   std::string signal_name;
 };
 
-/// Ranks that run. One thread at a time. Move-only; a moved-from context has no ranks.
+/// Running ranks. One thread at a time. Move-only; a moved-from context has no ranks.
 class COHORT_API ProcessContext {
  public:
-  /// No ranks.
+  /// A context without ranks.
   ProcessContext();
   ProcessContext(ProcessContext&& other) noexcept;
   ProcessContext& operator=(ProcessContext&& other) noexcept;
-  /// Ends the ranks that still run (SIGTERM, after 30 s SIGKILL) and waits for them. In a fork of the process that called
-  /// spawn it does nothing.
+  /// Ends the ranks that still run (SIGTERM, after 30 s SIGKILL) and waits for them. Does nothing in a fork of the process that
+  /// called spawn.
   ~ProcessContext();
 
-  /// By rank; also of ranks that have ended.
+  /// Returns the process ids by rank, also of ranks that have ended.
   std::vector<int> pids() const;
 
-  /// Waits until some rank that was not joined yet has ended, or `timeout` has passed (none: as long as it takes; 0: looks once).
-  /// Joins what has ended: true once all ranks have ended well, false while some are left. So: `while (!context.join()) {}`.
-  /// When a rank has ended badly, the others have `grace_period` to end by themselves (none: no time), then get SIGTERM, and
-  /// SIGKILL after another `grace_period` (none: 30 s). Then the bad end is thrown as ProcessRaisedError or ProcessExitedError;
-  /// a further join() throws for the next rank that ended badly, those ended by these signals included, as PyTorch's does.
+  /// Waits until a rank that was not joined yet has ended, or `timeout` has passed (absent: no limit; 0: only checks).
+  /// Joins all ranks that have ended. Returns true once all ranks have ended well, false before: `while (!context.join()) {}`.
+  /// After a rank has failed, the others have `grace_period` to end by themselves (if absent, no time), then get SIGTERM, and
+  /// SIGKILL after another `grace_period` (if absent, 30 s). Then join() throws ProcessRaisedError or ProcessExitedError. A
+  /// further join() throws for the next failed rank, including ranks ended by these signals, as PyTorch's does.
   /// Throws std::logic_error in another process than the one that called spawn.
   bool join(std::optional<std::chrono::milliseconds> timeout = {},
             std::optional<std::chrono::milliseconds> grace_period = {});

@@ -14,10 +14,10 @@ namespace {
 
 using base::Result;
 
-// Of each storage in a block: LibTorch's allocator gives as much.
+// Alignment of each storage in a block, equal to that of LibTorch's allocator.
 constexpr size_t kAlignment = 64;
 
-// The blocks of this process, by their memory.
+// The blocks of this process, by memory address.
 struct Blocks {
   std::mutex mutex;
   std::map<const shm::SharedMemory*, std::weak_ptr<SharedBlock>> by_memory;
@@ -35,7 +35,7 @@ bool has_memory(const c10::Storage& storage) {
 
 }  // namespace
 
-// What keeps a storage's bytes.
+// Keeps a storage's bytes alive.
 struct SharedBlock::Owner {
   std::shared_ptr<SharedBlock> block;
   Place place;
@@ -84,14 +84,14 @@ c10::DataPtr SharedBlock::make_data_ptr(const Place& place) {
 
 c10::Storage SharedBlock::storage_at(size_t offset, size_t num_bytes) {
   const Place place(offset, num_bytes);
-  // Outside the lock: where it is not used, its release takes the lock.
+  // Made outside of the lock: if it is not used, its destructor takes the lock.
   auto fresh = make_data_ptr(place);
   c10::intrusive_ptr<c10::StorageImpl> known;
   const std::lock_guard lock(mutex_);
   const auto found = storages_.find(place);
   if (found != storages_.end()) {
     known = found->second.lock();
-    // A storage that was given other memory since then is no longer one of ours.
+    // A storage that has got other memory since then is not in this block any more.
     if (known && known->data() == data() + offset) return {std::move(known)};
     storages_.erase(found);
   }
@@ -104,7 +104,8 @@ c10::Storage SharedBlock::storage_at(size_t offset, size_t num_bytes) {
 void SharedBlock::take_over(const c10::Storage& storage, size_t offset) {
   auto* const impl = storage.unsafeGetStorageImpl();
   const Place place(offset, impl->nbytes());
-  // memcpy, because at::copy_ may start threads, which spawn would refuse. Mutable, so that a lazy copy first becomes a real one.
+  // memcpy, because at::copy_ may start threads, which spawn would refuse. mutable_data() first turns a lazy copy into a real
+  // one.
   std::memcpy(data() + offset, impl->mutable_data(), place.second);
   impl->set_data_ptr_noswap(make_data_ptr(place));
   impl->set_resizable(false);
@@ -126,7 +127,7 @@ bool is_libtorch_shared(const c10::Storage& storage) {
 }
 
 void move_to_shared_memory(const std::vector<c10::Storage>& storages) {
-  // By address: tied parameters and views have one storage.
+  // By address, because tied parameters and views have one storage.
   std::map<const c10::StorageImpl*, size_t> offsets;
   std::vector<c10::Storage> to_move;
   size_t num_bytes = 0;

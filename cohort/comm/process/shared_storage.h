@@ -1,4 +1,4 @@
-/// Storages in shared memory, and the way back from a storage to the memory and its descriptor.
+/// Storages in shared memory, and the memory block and descriptor of a storage.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +16,7 @@
 
 namespace cohort::comm {
 
-/// A memfd that this process has mapped, with the descriptor that others map it by. One per file and process. Lives as long as
+/// A memfd that this process has mapped, with the descriptor with which others map it. One per file and process. Lives as long as
 /// one of its storages. Thread-safe.
 class SharedBlock : public std::enable_shared_from_this<SharedBlock> {
  public:
@@ -29,9 +29,9 @@ class SharedBlock : public std::enable_shared_from_this<SharedBlock> {
   std::byte* data() const { return memory_->data(); }
   size_t size() const { return memory_->size(); }
 
-  /// The storage of these bytes: the one this process has, or a new one. Requires offset + num_bytes <= size(). Not resizable.
+  /// Returns the storage of these bytes: this process's, or a new one. Requires: offset + num_bytes <= size(). Not resizable.
   c10::Storage storage_at(size_t offset, size_t num_bytes);
-  /// Copies the storage's bytes to `offset` and makes these its memory.
+  /// Copies the storage's bytes to `offset` and makes them the storage's memory.
   void take_over(const c10::Storage& storage, size_t offset);
 
  private:
@@ -49,17 +49,17 @@ class SharedBlock : public std::enable_shared_from_this<SharedBlock> {
   std::map<Place, c10::weak_intrusive_ptr<c10::StorageImpl>> storages_;
 };
 
-/// Where a storage lies; no block: in memory of its own.
+/// The place of a storage's memory. If `block` is null, it is not shared.
 struct SharedStorage {
   std::shared_ptr<SharedBlock> block;
   size_t offset = 0;
 };
 SharedStorage find_shared(const c10::Storage& storage);
 
-/// By Tensor::share_memory_() or Python: shared, but by a file that can shrink under whoever reads it.
+/// Whether Tensor::share_memory_() or Python has shared the storage, with a file that can shrink while others read it.
 bool is_libtorch_shared(const c10::Storage& storage);
 
-/// Moves the storages that are not shared yet to one new block. Empty storages stay. Throws c10::Error.
+/// Moves the storages that are not shared yet to one new block. Does not move empty storages. Throws c10::Error.
 void move_to_shared_memory(const std::vector<c10::Storage>& storages);
 
 /// Throws c10::ValueError unless `tensor` is a dense CPU tensor with a storage. `who`: "share_memory: parameter \"weight\"".

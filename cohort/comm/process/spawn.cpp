@@ -28,7 +28,7 @@ namespace {
 
 using comm::SpawnedRank;
 
-// Threads other than this one would be missing in the forked ranks, with the locks they hold.
+// Refuses other threads: forked ranks would not have them, but would have the locks that they hold.
 void refuse_other_threads() {
   std::vector<std::string> names;
   const auto threads = base::names_in_folder("/proc/self/task");
@@ -46,7 +46,7 @@ void refuse_other_threads() {
                            "start the ranks with `cohort run`.");
 }
 
-// A program that was started with SIGCHLD ignored would never learn how its ranks end.
+// Restores SIGCHLD: a program that was started with SIGCHLD ignored would never learn how its ranks end.
 void notice_ends() {
   struct sigaction action {};
   sigaction(SIGCHLD, nullptr, &action);
@@ -61,7 +61,7 @@ std::string error_text(const std::exception& error) {
   return c10_error ? c10_error->what_without_backtrace() : error.what();
 }
 
-// The rank's whole life. Exits without running the parent's atexit handlers twice over.
+// Runs a rank from begin to end. Exits without running the parent's atexit handlers again.
 [[noreturn]] void run_rank(const std::function<void(int)>& fn, int index, int nprocs, int error_fd, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
@@ -91,7 +91,7 @@ SpawnedRank start_rank(const std::function<void(int)>& fn, int index, int nprocs
   rank.pid = pid;
   rank.pidfd = base::Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   rank.error_pipe = std::move(pipe.read_end);
-  // Children that a rank leaves behind hold its end of the pipe: whoever reads must not wait for them.
+  // Non-blocking: children that a rank leaves behind hold their end of the pipe, and the reader must not wait for them.
   if (!rank.pidfd || fcntl(rank.error_pipe.get(), F_SETFL, O_NONBLOCK) != 0) {
     const auto reason = base::errno_text(errno);
     kill(pid, SIGKILL);
@@ -110,7 +110,7 @@ ProcessContext spawn(const std::function<void(int)>& fn, int nprocs, bool join) 
   notice_ends();
   ProcessContext context;
   auto& ranks = StartedRanks::of(context);
-  // If a later rank cannot be started, the context ends the earlier ones.
+  // If a later rank cannot be started, the context's destructor ends the earlier ones.
   for (int i = 0; i < nprocs; ++i) ranks.push_back(start_rank(fn, i, nprocs));
   while (join && !context.join()) {
   }

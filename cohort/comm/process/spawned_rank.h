@@ -11,7 +11,7 @@
 
 namespace cohort::comm {
 
-/// Of an exception's text; a pipe holds that much, so that a rank is never blocked by writing it.
+/// The limit of an exception's text. A pipe holds that much, so that a rank never blocks when it writes it.
 constexpr size_t kMaxErrorBytes = 64 * 1024;
 
 struct SpawnedRank {
@@ -20,9 +20,9 @@ struct SpawnedRank {
   /// The rank writes its exception's text here.
   base::Fd error_pipe;
   bool running = false;
-  /// join() has seen its end.
+  /// Whether join() has seen its end.
   bool joined = false;
-  /// As waitpid gives it, once it does not run any more.
+  /// The status from waitpid, once the rank does not run any more.
   int status = 0;
 };
 
@@ -35,7 +35,7 @@ struct ProcessContext::Ranks {
   std::vector<comm::SpawnedRank> list;
 };
 
-/// How spawn fills a context.
+/// Gives spawn access to a context's ranks.
 struct StartedRanks {
   static std::vector<comm::SpawnedRank>& of(ProcessContext& context) { return context.ranks_->list; }
 };

@@ -25,10 +25,10 @@ using base::errno_text;
 using base::Fd;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
-// None: no limit.
+// If absent, a wait has no limit.
 using Deadline = std::optional<Clock::time_point>;
 
-// How often a wait looks whether it is to end (Ctrl-C in Python).
+// The interval in which a wait checks whether it must end (Ctrl-C in Python).
 constexpr auto kSignalLookInterval = milliseconds(250);
 constexpr auto kConnectInterval = milliseconds(5);
 constexpr size_t kMaxNameBytes = 64;
@@ -36,7 +36,7 @@ constexpr int kBacklog = 64;
 
 [[noreturn]] void fail(const std::string& text) { C10_THROW_ERROR(DistNetworkError, "[cohort] " + text); }
 
-// False at the deadline. Throws the host program's interruption.
+// Returns false at the deadline. Throws the host program's interruption.
 bool wait_for(const Fd& socket, short events, const Deadline& deadline) {
   while (true) {
     auto slice = kSignalLookInterval;
@@ -48,7 +48,7 @@ bool wait_for(const Fd& socket, short events, const Deadline& deadline) {
   }
 }
 
-// Names of one user; another user's listener of that name has another address.
+// The address contains the user, so listeners of different users with one name have different addresses.
 shm::UnixAddress address_of(const std::string& name) {
   TORCH_CHECK_VALUE(!name.empty() && name.size() <= kMaxNameBytes, "[cohort] the name of a tensor channel has 1 to ",
                     kMaxNameBytes, " bytes, got ", name.size());
@@ -75,7 +75,7 @@ void check_sendable(const at::Tensor& tensor) {
       "  hint: share it with cohort::share_memory (torchcohort.share_memory) instead");
 }
 
-// An end closed with unread tensors answers ECONNRESET once; what it has sent can still be received.
+// If the other end was closed with unread tensors, the socket returns ECONNRESET once; messages can still be received.
 shm::MessageWithFd receive_message(const Fd& socket, TensorMessage& message) {
   while (true) {
     wait_for(socket, POLLIN, std::nullopt);
@@ -106,7 +106,7 @@ base::Result<at::Tensor> to_tensor(const TensorMessage& message, shm::MessageWit
 
 }  // namespace
 
-// Here and not in the header: base::Fd is not part of the library's interface.
+// Defined here and not in the header: base::Fd is not part of the library's interface.
 TensorChannel::TensorChannel(Fd socket, int peer_pid) : socket_(std::move(socket)), peer_pid_(peer_pid) {}
 TensorChannel::TensorChannel(TensorChannel&& other) noexcept = default;
 TensorChannel& TensorChannel::operator=(TensorChannel&& other) noexcept = default;
@@ -139,10 +139,10 @@ TensorChannel TensorChannel::connect(const std::string& name, milliseconds timeo
     }
     throw_interruption();
     if (Clock::now() >= deadline) {
-      fail(fmt::format(
-          "no process listens on tensor channel {} after {}\n  hint: the other process makes a TensorListener of "
-          "that name; both must be of one user and in one network namespace",
-          in_quotes(name), base::format_duration(timeout)));
+      fail(
+          fmt::format("no process listens on tensor channel {} after {}\n  hint: make a TensorListener of that name in "
+                      "the other process; both must be of one user and in one network namespace",
+                      in_quotes(name), base::format_duration(timeout)));
     }
     std::this_thread::sleep_for(kConnectInterval);
   }
@@ -222,7 +222,7 @@ TensorChannel TensorListener::accept(std::optional<milliseconds> timeout) {
       if (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED) continue;
       fail(fmt::format("cannot accept on tensor channel {}: {}", in_quotes(name_), errno_text(errno)));
     }
-    // Another user's process gets no answer.
+    // Processes of other users get no answer.
     if (const auto pid = shm::own_users_process(socket)) return TensorChannel(std::move(socket), *pid);
   }
 }

@@ -1,14 +1,14 @@
-/// Tensors from one process of a host to another without a copy: both use the same memory, and each sees what the other writes.
-/// What torch.multiprocessing.Pipe and Queue are for tensors in PyTorch (multiprocessing/reductions.py), in C++ and, as
-/// torchcohort.TensorChannel, in Python.
+/// TensorChannel: sends tensors from one process of a host to another without a copy: both use the same memory, and each sees
+/// what the other writes. Corresponds to torch.multiprocessing.Pipe and Queue for tensors in PyTorch
+/// (multiprocessing/reductions.py); in Python it is torchcohort.TensorChannel.
 ///
 ///     TensorListener listener("weights");           auto channel = TensorChannel::connect("weights");
 ///     auto channel = listener.accept();             at::Tensor weight = channel.receive();
 ///     channel.send(weight);                         weight.add_(1);  // the other process sees it
 ///
-/// The name is an abstract UNIX socket of this user: no file, nothing that is left behind, and other users are refused at both
-/// ends. Both processes must be in one network namespace. A tensor's memory lives as long as any process uses it, or it is under
-/// way: a sender may drop it, or end, right after send().
+/// The name is an abstract UNIX socket of this user: it is not a file, leaves nothing behind, and both ends refuse other users.
+/// Both processes must be in one network namespace. A tensor's memory lives as long as any process uses it or it is on its
+/// way: a sender may drop the tensor, or end, right after send().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,30 +23,30 @@
 
 namespace cohort::comm {
 
-/// One end of a connection; both ends send and receive. Move-only. One thread at a time sends, and one receives.
-/// Errors: c10::ValueError for what can never be sent, c10::DistNetworkError for the rest.
+/// One end of a connection; both ends send and receive. Move-only. One thread at a time may send, and one may receive.
+/// Errors: c10::ValueError for tensors that can never be sent, c10::DistNetworkError for the rest.
 class COHORT_API TensorChannel {
  public:
   TensorChannel(TensorChannel&& other) noexcept;
   TensorChannel& operator=(TensorChannel&& other) noexcept;
   ~TensorChannel();
-  /// Two connected ends, for threads, or for ranks that are forked later. Each process should close() the end that it does
-  /// not use: as with a pipe, an end is closed when its last copy is.
+  /// Makes two connected ends, for threads, or for ranks that are forked later. Each process should close() the end that it does
+  /// not use: as with a pipe, an end is closed when its last copy is closed.
   static std::pair<TensorChannel, TensorChannel> make_pair();
-  /// Waits for a TensorListener of that name, by default for 30 s.
+  /// Waits for a TensorListener of that name, at most `timeout`.
   static TensorChannel connect(const std::string& name, std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
-  /// Moves the tensor's storage to shared memory if it is not there (share_memory.h), then hands it over; sizes, strides, offset
-  /// and requires_grad go with it. Blocks while about a hundred tensors wait to be received.
+  /// Moves the tensor's storage to shared memory if it is not there (share_memory.h), then sends it with sizes, strides, offset
+  /// and requires_grad. Blocks while about a hundred tensors wait to be received.
   /// Throws for tensors that share_memory refuses, for results of operations that require a gradient (detach() them), for lazy
-  /// conjugates and negatives, and for tensors that Tensor::share_memory_() has shared: its files can shrink under a reader.
+  /// conjugates and negatives, and for tensors that Tensor::share_memory_() has shared: their files can shrink while others read.
   void send(const at::Tensor& tensor);
-  /// Blocks until a tensor comes. The same storage received twice is one storage here. Throws once the other end is closed and
-  /// everything it has sent is received, and for something that is not a tensor; after the latter the channel can still be used.
+  /// Blocks until a tensor comes. A storage that is received twice is one storage here. Throws once the other end is closed and
+  /// everything it has sent is received, and for a message that is not a tensor; after the latter the channel can still be used.
   at::Tensor receive();
-  /// True if receive() would not block; waits that long for it (0: looks).
+  /// Whether receive() would not block. Waits up to `timeout` for a tensor; 0 only checks.
   bool poll(std::chrono::milliseconds timeout = {});
-  /// The other end is told. Does nothing the second time.
+  /// Closes this end; the other end learns of it. A second call does nothing.
   void close();
   /// The process that connected or listens; 0 for ends of make_pair().
   int peer_pid() const { return peer_pid_; }
@@ -69,7 +69,7 @@ class COHORT_API TensorListener {
   ~TensorListener();
   /// `name`: 1 to 64 bytes. Throws c10::ValueError for another length, and if another listener of this user has the name.
   explicit TensorListener(const std::string& name);
-  /// Blocks until this user's process connects, without a time-out as long as it takes. Throws c10::DistNetworkError.
+  /// Blocks until a process of this user connects. If `timeout` is absent, waits without limit. Throws c10::DistNetworkError.
   TensorChannel accept(std::optional<std::chrono::milliseconds> timeout = {});
 
  private:

@@ -22,7 +22,7 @@ bool is_plain_dtype(int32_t number) {
   return dtype != c10::ScalarType::Undefined && !c10::isQIntType(dtype) && !c10::isBitsType(dtype);
 }
 
-// Bytes from the storage's begin to the last element's end; nothing if that overflows, or if a size or stride is negative.
+// Returns the bytes from the storage's begin to the last element's end. Absent on overflow, and for negative sizes or strides.
 std::optional<uint64_t> end_of_elements(const TensorMessage& message) {
   int64_t last = message.element_offset;
   int64_t num_elements = 1;

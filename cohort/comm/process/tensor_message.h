@@ -1,4 +1,4 @@
-/// What a TensorChannel says of a tensor beside the descriptor of its memory. A message is believed only after decode_tensor.
+/// The message that a TensorChannel sends for a tensor, beside the descriptor of its memory. Check it before decode_tensor.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,7 +10,7 @@
 
 namespace cohort::comm {
 
-/// The bytes on the wire, between processes of one host. `version` changes with anything below it.
+/// The bytes on the wire, between processes of one host. `version` changes if anything below it does.
 struct TensorMessage {
   static constexpr int kMaxDimensions = 64;
   char magic[8] = {'c', 'o', 'h', 'o', 'r', 't', '-', 't'};
@@ -19,21 +19,21 @@ struct TensorMessage {
   uint32_t dimensions = 0;
   uint32_t requires_grad = 0;
   uint64_t memory_bytes =
-      0;  ///< of the file whose descriptor comes with the message; 0: none comes, the storage is empty
+      0;  ///< size of the file whose descriptor comes with the message; 0 means no descriptor, and the storage is empty
   uint64_t storage_offset = 0;  ///< in bytes, from the file's begin
   uint64_t storage_bytes = 0;
-  int64_t element_offset = 0;  ///< of the tensor's first element in its storage
+  int64_t element_offset = 0;  ///< offset of the tensor's first element in its storage
   int64_t sizes[kMaxDimensions] = {};
   int64_t strides[kMaxDimensions] = {};
 };
 
-/// Requires a tensor that check_shareable accepts, whose storage is in a SharedBlock or empty. At most kMaxDimensions.
+/// Requires: check_shareable accepts the tensor, and its storage is in a SharedBlock or empty. At most kMaxDimensions dimensions.
 TensorMessage encode_tensor(const at::Tensor& tensor);
 
-/// An error unless it describes a tensor that this release can make and that lies within its storage, and that within its memory.
+/// Fails unless the message describes a tensor that this release can make, within its storage, which is within its memory.
 COHORT_TEST_API base::Result<void> check_message(const TensorMessage& message);
 
-/// The tensor that a checked message describes, in `storage`.
+/// Returns the tensor that a checked message describes, in `storage`.
 at::Tensor decode_tensor(const TensorMessage& message, const c10::Storage& storage);
 
 }  // namespace cohort::comm

@@ -34,7 +34,7 @@ bool contains(const std::vector<c10::DeviceType>& devices, c10::DeviceType devic
   return std::find(devices.begin(), devices.end(), device) != devices.end();
 }
 
-// Those that a backend serves.
+// Returns the devices that at least one backend serves.
 std::vector<c10::DeviceType> known_devices(const std::vector<BackendCapability>& known) {
   std::vector<c10::DeviceType> devices;
   for (const auto& backend : known) {

@@ -1,5 +1,5 @@
-/// Which backend serves which device: the text given to init_process_group, taken apart. Follows BackendConfig of
-/// torch/distributed/distributed_c10d.py. And what a backend can do, so that nobody asks for its name. Pure.
+/// The backend of each device, parsed from the text given to init_process_group. Follows BackendConfig of
+/// torch/distributed/distributed_c10d.py. Also the capabilities of backends, so that other code need not know their names. Pure.
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -19,33 +19,33 @@ struct DeviceBackend {
   bool operator==(const DeviceBackend&) const = default;
 };
 
-/// What a backend name stands for. The defaults are what is known of a backend that the program registers.
+/// Capabilities of a backend. The defaults apply to backends that the program registers.
 struct BackendCapability {
   std::string name;
-  /// Those that the name alone stands for.
+  /// The devices that the backend serves if only its name is given.
   std::vector<c10::DeviceType> devices;
-  /// Those whose tensors it gets where nobody names a backend.
+  /// The devices whose tensors it gets if no backend is named.
   std::vector<c10::DeviceType> default_for = {};
-  /// How long operations may wait where the user names no time-out. Of several backends in a group the longest counts.
+  /// The time that operations may wait if the user gives no time-out. If a group has several backends, the longest counts.
   std::chrono::milliseconds default_timeout = std::chrono::minutes(30);
-  /// Its ranks wait for each other at the start, with explanations (roll_call.h).
+  /// Its ranks wait for each other at the start, with explanations (membership check, roll_call.h).
   bool calls_roll = false;
-  /// Its ranks may connect over the network as Gloo does, so their addresses must be able to reach each other.
+  /// Its ranks may connect over the network as Gloo's do, so they must be able to reach each other's addresses.
   bool listens = false;
-  /// Groups that somebody else builds can have it, by this name (join_backend.h).
+  /// Groups of other libraries can use it, by this name (join_backend.h).
   bool is_joinable = false;
-  /// All its ranks share memory, and must be able to: shm_empty serves its groups.
+  /// Its ranks share memory, and must be able to: shm_empty works on its groups.
   bool shares_memory = false;
-  /// Synchronous operations run in the calling thread and wake no other.
+  /// Synchronous operations run in the calling thread and wake no other thread.
   bool runs_in_caller = false;
-  /// monitored_barrier serves its groups.
+  /// monitored_barrier works on its groups.
   bool has_monitored_barrier = false;
-  /// Two ranks cannot use one GPU. It is c10d's default in a group of several backends.
+  /// Two ranks cannot use one GPU. In a group of several backends it is c10d's default.
   bool owns_gpu = false;
-  /// Its groups with GPUs are split only where InitOptions::device_id names this rank's.
+  /// Its groups with GPUs can be split only if InitOptions::device_id names this rank's GPU.
   bool splits_bound_only = true;
-  /// How PyTorch composes nn::functional on it, which all ranks of a group must do alike: all_to_all of scatters, and the
-  /// gradient of all_gather of a reduce_scatter.
+  /// PyTorch's compositions of nn::functional on it, which must be alike on all ranks of a group: all_to_all from scatters, and
+  /// the gradient of all_gather from a reduce_scatter.
   bool scatters_all_to_all = false;
   bool reduces_gathered = false;
 
@@ -53,17 +53,17 @@ struct BackendCapability {
   bool is_default_for(c10::DeviceType device) const;
 };
 
-/// "gloo" -> both devices it serves; "cpu:gloo,cuda:nccl" -> as it says; "" -> the default of the `accelerator` present, else
-/// Gloo for CPU tensors. Upper case is accepted.
+/// "gloo": both devices that it serves; "cpu:gloo,cuda:nccl": as given; "": the default of the `accelerator` present, or
+/// Gloo for CPU tensors. Accepts upper case.
 /// Throws c10::ValueError for malformed text, unknown devices or backends, and a backend on a device it does not serve.
 COHORT_TEST_API std::vector<DeviceBackend> parse_backend(const std::string& text,
                                                          std::optional<c10::DeviceType> accelerator,
                                                          const std::vector<BackendCapability>& known);
 
-/// "cpu:gloo,cuda:nccl"
+/// Returns a text such as "cpu:gloo,cuda:nccl".
 COHORT_TEST_API std::string to_string(const std::vector<DeviceBackend>& config);
 
-/// "gloo" for CPU, "nccl" for CUDA. Throws c10::ValueError for a device that is the default of no backend.
+/// Returns "gloo" for CPU, "nccl" for CUDA. Throws c10::ValueError for a device that is not the default of a backend.
 COHORT_TEST_API std::string default_backend_for(c10::DeviceType device, const std::vector<BackendCapability>& known);
 
 }  // namespace cohort::comm

@@ -1,4 +1,4 @@
-/// The backends a group can be made of: Gloo and NCCL, and those a program adds (PyTorch's Backend.register_backend).
+/// The backends of groups: Gloo, NCCL and shm, and backends that a program registers (PyTorch's Backend.register_backend).
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -13,22 +13,22 @@
 
 namespace cohort {
 
-/// Makes one rank's backend; called on every member of a group, in the same order.
+/// Makes one rank's backend; called on every member of a group, in the same order on all.
 using BackendCreator = std::function<c10::intrusive_ptr<c10d::Backend>(const comm::BackendRequest&)>;
 
-/// Makes `name` (lower case) known to init_process_group and new_group. One Backend object serves all devices of a group
-/// that name it. Where `devices` name an accelerator that has no default backend yet, this one becomes it (PyTorch's
-/// default_device_backend_map), and serves it in groups of backend "cohort"; there also CUDA in a build without NCCL. No
-/// `devices`: CPU, CUDA and any other accelerator. Throws c10::ValueError when the name is taken.
+/// Registers `name` (lower case) for init_process_group and new_group. One Backend object serves all devices of a group that
+/// name it. If `devices` have an accelerator without a default backend, this one becomes its default (PyTorch's
+/// default_device_backend_map) and serves it in groups of backend "cohort"; the latter also holds for CUDA in a build without
+/// NCCL. If `devices` is empty: CPU, CUDA and any other accelerator. Throws c10::ValueError if the name is taken.
 COHORT_API void register_backend(const std::string& name, BackendCreator creator,
                                  const std::vector<c10::DeviceType>& devices = {});
 
-/// True if groups can be made of it in this build.
+/// Whether this build can make groups with the backend.
 COHORT_API bool is_backend_available(const std::string& name);
 COHORT_API bool is_gloo_available();
 COHORT_API bool is_nccl_available();
 
-/// "gloo" for CPU, "nccl" for CUDA, else what register_backend made it. Throws c10::ValueError for other devices.
+/// Returns "gloo" for CPU, "nccl" for CUDA, otherwise the registered default. Throws c10::ValueError for other devices.
 COHORT_API std::string get_default_backend_for_device(c10::DeviceType device);
 
 }  // namespace cohort

@@ -19,7 +19,7 @@ namespace {
 using c10::DeviceType;
 using c10d::ProcessGroup;
 
-// A backend joins by one row. A list: entries keep their place when others are registered.
+// The table: one row for each backend. A list, so that rows keep their address when others are registered.
 std::list<BackendKind>& table() {
   static auto* const kinds = new std::list<BackendKind>{
       {{.name = "gloo",
@@ -75,7 +75,7 @@ const BackendKind* find_kind(const std::string& name) {
 
 bool is_usable(const BackendKind& kind) { return !kind.is_available || kind.is_available(); }
 
-// Those that no backend is the default for yet.
+// Returns the devices that have no default backend yet.
 std::vector<DeviceType> without_default(const std::vector<DeviceType>& devices) {
   std::vector<DeviceType> result;
   for (const auto device : devices) {
@@ -86,7 +86,7 @@ std::vector<DeviceType> without_default(const std::vector<DeviceType>& devices) 
   return result;
 }
 
-// Empty for a backend that has none: c10d's own answer is then an exception.
+// Returns the backend's name; empty for a backend without one, for which c10d throws.
 std::string name_of(const c10d::Backend& backend) {
   try {
     return backend.getBackendName();

@@ -1,4 +1,4 @@
-/// The table behind backend_registry.h: the one place that knows backends by their names.
+/// The table behind backend_registry.h: the only place that knows backends by name.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -18,33 +18,33 @@ struct BackendKind {
   BackendCapability capability;
   c10d::ProcessGroup::BackendType type;
   BackendCreator create;
-  /// Null: it is part of every build.
+  /// If null, the backend is part of every build.
   bool (*is_available)() = nullptr;
-  bool is_registered = false;  ///< by the program
-  /// It serves every accelerator, not only those in `capability.devices`.
+  bool is_registered = false;  ///< whether the program has registered it
+  /// Whether it serves every accelerator, not only those in `capability.devices`.
   bool serves_any_accelerator = false;
 };
 
 std::vector<BackendCapability> known_backends();
-/// parse_backend() with the known backends and the accelerator of this process, which backends that serve any have among their
-/// devices. Looks for devices: a process that forks afterwards has children that cannot use a GPU.
+/// Calls parse_backend() with the known backends and the accelerator of this process; backends that serve any accelerator have it
+/// among their devices. Looks for devices: children of a later fork cannot use a GPU.
 std::vector<DeviceBackend> backend_config(const std::string& text);
-/// Throws c10::ValueError for a name that is not known.
+/// Throws c10::ValueError for an unknown name.
 const BackendKind& backend_kind(const std::string& name);
 
-/// What serves the accelerator of backend "cohort": its default, where this build has it, else the backend that was registered
-/// for it first. Null: there is none.
+/// Returns what serves the accelerator in backend "cohort": its default, if this build has it, otherwise the backend that was
+/// registered for it first, or null.
 const BackendKind* kind_for_accelerator(c10::DeviceType device);
 
-/// The row of a name; of one that is not known, what holds of every backend.
+/// Returns the capabilities of a backend by name; for an unknown name, those that hold for every backend.
 const BackendCapability& capability_of(const std::string& name);
-/// The row of a backend that has been made, by the name it was asked for.
+/// Returns the capabilities of an existing backend, by the name with which it was requested.
 const BackendCapability& capability_of(const c10d::Backend& backend);
-/// The row of what serves `device` in it: its part for that device, if it has parts.
+/// Returns the capabilities of what serves `device` in it: its part for that device, if it has parts.
 const BackendCapability& capability_of(const c10d::Backend& backend, c10::DeviceType device);
-/// Null for a backend that has none. Cheap.
+/// Returns null for a backend without direct collectives. Cheap.
 COHORT_TEST_API DirectCollectives* direct_collectives(c10d::Backend& backend);
-/// True if one of the backends can.
+/// Whether one of the backends has the capability.
 bool any_can(const std::vector<DeviceBackend>& config, bool BackendCapability::*what);
 
 }  // namespace cohort::comm

@@ -1,7 +1,7 @@
-/// The backend "cohort": the best there is for each device. CPU tensors go through shared memory where all ranks can share it,
-/// else over Gloo; an accelerator's over what kind_for_accelerator() finds: NCCL for CUDA where this build has it, or a backend
-/// that the program has registered. Nobody else chooses: a group of which no
-/// backend is named gets its CPU backend from here, too.
+/// The backend "cohort": chooses the best backend for each device. CPU tensors use shared memory if all ranks can share it,
+/// otherwise Gloo. An accelerator's tensors use what kind_for_accelerator() finds: NCCL for CUDA if this build has it, or a
+/// backend that the program has registered. No other code chooses: a group without a named backend also gets its CPU backend
+/// from here.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -19,8 +19,8 @@ class Backend;
 
 namespace cohort::comm {
 
-/// True if a group of these backends is to be made by make_cpu_backend: none is `named`, and it is for CPU tensors alone.
-/// `config`: what "" stands for.
+/// Whether make_cpu_backend makes a group of these backends: `named` is empty, and the group is for CPU tensors only.
+/// `config`: the backends that "" stands for.
 bool chooses_backend(const std::string& named, const std::vector<DeviceBackend>& config);
 
 struct CpuBackend {
@@ -29,11 +29,11 @@ struct CpuBackend {
   std::string reason;  ///< why not "shm"
 };
 
-/// Collective. All ranks get the same one. Throws as make_shm_backend, which it tries unless `request.shm_obstacles` says
-/// that it cannot be, and make_gloo_backend.
+/// Collective. All ranks get the same backend. Tries make_shm_backend unless `request.shm_obstacles` has a reason against it,
+/// then make_gloo_backend, and throws what they throw.
 CpuBackend make_cpu_backend(const BackendRequest& request);
 
-/// Collective. Says at INFO what it chose. Throws as make_cpu_backend and what makes the accelerator's.
+/// Collective. Logs its choice at INFO. Throws as make_cpu_backend and as the accelerator's backend.
 COHORT_TEST_API c10::intrusive_ptr<c10d::Backend> make_cohort_backend(const BackendRequest& request);
 
 }  // namespace cohort::comm

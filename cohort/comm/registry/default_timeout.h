@@ -1,4 +1,4 @@
-/// How long operations of a group may wait when the user names no time-out.
+/// The time that operations of a group may wait if the user gives no time-out.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,8 @@
 
 namespace cohort::comm {
 
-/// `timeout`, or PyTorch's default: 30 minutes, 10 for groups of NCCL alone. Throws c10::ValueError unless positive.
+/// Returns `timeout`, or, if absent, PyTorch's default: 30 minutes, 10 for groups of NCCL alone. Throws c10::ValueError unless
+/// positive.
 COHORT_TEST_API std::chrono::milliseconds checked_timeout(std::optional<std::chrono::milliseconds> timeout,
                                                           const std::vector<DeviceBackend>& config);
 

@@ -1,4 +1,4 @@
-/// What differs between LibTorch 2.11, 2.12 and 2.13, in one place.
+/// The differences between LibTorch 2.11, 2.12 and 2.13, in one place.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/reducer.hpp>

@@ -1,5 +1,5 @@
-// Ends the process when the LibTorch it has loaded is of another release than the one Cohort was compiled against: LibTorch
-// keeps no binary compatibility between releases (2.12 to 2.13; patch releases fit).
+// Ends the process if the LibTorch that it has loaded is not of the release for which Cohort was compiled: LibTorch has no binary
+// compatibility between releases (2.12 to 2.13; patch releases fit).
 //
 // [Note: before the first symbol is bound]
 // A release that lacks a symbol makes the dynamic linker stop with "undefined symbol: _ZN4c10d16..." before any constructor
@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-// Part of LibTorch's stable C interface since 2.9; returns the release in its upper bytes. Weak: absent means older.
+// Part of LibTorch's stable C interface since 2.9; returns the release in its upper bytes. Weak: null means an older release.
 extern "C" __attribute__((weak)) uint64_t aoti_torch_abi_version();
 
 namespace {
@@ -84,6 +84,6 @@ __attribute__((used)) static void (*cohort_resolve_torch_release())() {
   return nothing;
 }
 void cohort_compare_torch_release() __attribute__((ifunc("cohort_resolve_torch_release")));
-// Having its address in data makes the dynamic linker ask for it at once.
+// Storing its address in data makes the dynamic linker call the resolver at once.
 __attribute__((used, visibility("default"))) void (*cohort_torch_release_compared)() = cohort_compare_torch_release;
 }

@@ -102,14 +102,16 @@ bool somebody_listens(const sockaddr_un& address) {
   return socket && ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
-/// Makes room for our socket where an ended process has left its own.
+/// Removes a socket that an ended process has left.
 Result<void> remove_former(const std::string& path, const sockaddr_un& address) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return {};
   if (!S_ISSOCK(info.st_mode)) return cannot_listen(path, "something else is there");
   if (somebody_listens(address)) {
     return cannot_listen(path, "another process listens there")
-        .with_hint("each rank of a host needs its own: \"${rank}\" in TORCH_WORKER_SERVER_SOCKET stands for the rank");
+        .with_hint(
+            "give each rank of a host a socket of its own: \"${rank}\" in TORCH_WORKER_SERVER_SOCKET stands for the "
+            "rank");
   }
   ::unlink(path.c_str());
   return {};
@@ -125,7 +127,7 @@ Result<base::Fd> listen_at(const std::string& path) {
   std::copy(path.begin(), path.end(), address.sun_path);
   if (Result<void> removed = remove_former(path, address); !removed) return removed.error();
   base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // The mode of the unbound socket becomes the file's: for nobody else, at no time.
+  // The mode of the unbound socket becomes the file's, so other users can never connect.
   if (!socket || ::fchmod(socket.get(), 0600) != 0 ||
       ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(socket.get(), SOMAXCONN) != 0) {
@@ -158,7 +160,7 @@ void register_worker_handlers() {
 struct WorkerServer::Service {
   std::string path;
   base::HttpServer server;
-  /// Readable once the thread must end.
+  /// Becomes readable when the thread must end.
   base::Fd stop;
   std::thread thread;
 
@@ -173,7 +175,7 @@ struct WorkerServer::Service {
   }
 
   void start() {
-    // Signals are for the program's own threads.
+    // Only the program's own threads take signals.
     sigset_t all;
     sigset_t before;
     ::sigfillset(&all);

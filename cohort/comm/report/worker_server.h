@@ -1,20 +1,20 @@
-/// The control plane of one rank: HTTP on a UNIX socket, through which a tool asks a running rank what it does.
+/// WorkerServer: the control plane of one rank. Tools ask a running rank what it does, over HTTP on a UNIX socket.
 ///
 ///     int main() {
-///       cohort::comm::WorkerServer server;  // at TORCH_WORKER_SERVER_SOCKET; nothing without it
+///       cohort::comm::WorkerServer server;  // at TORCH_WORKER_SERVER_SOCKET; does nothing if that is not set
 ///       ...
 ///     }
 ///     $ curl --unix-socket /tmp/rank_0 http://rank/handler/
 ///     $ curl --unix-socket /tmp/rank_0 -X POST http://rank/handler/cohort_fr_trace
 ///
-/// The twin of torch.distributed.elastic.control_plane.worker_main, with PyTorch 2.13's paths (WorkerServer.cpp): GET /, GET
+/// Corresponds to torch.distributed.elastic.control_plane.worker_main, with PyTorch 2.13's paths (WorkerServer.cpp): GET /, GET
 /// /handler/ for the names as JSON, POST /handler/NAME?a=b. The handlers are LibTorch's own (ping, fr_trace_json,
-/// wait_counter_values ...), whatever a program adds by c10d::control_plane::registerHandler, and two of ours, for the operations
+/// wait_counter_values ...), those that a program adds by c10d::control_plane::registerHandler, and two of ours for operations
 /// on shared memory, which LibTorch's recorder does not see:
 ///     cohort_fr_trace_json  dump_flight_recorder()
 ///     cohort_fr_trace       dump_flight_recorder_text()
 ///
-/// The HTTP part is ours: LibTorch exports its WorkerServer class, but its header needs httplib.h, which no LibTorch has.
+/// The HTTP server is Cohort's: LibTorch exports its WorkerServer class, but its header needs httplib.h, which no LibTorch has.
 #pragma once
 
 #include <memory>
@@ -24,24 +24,25 @@
 
 namespace cohort::comm {
 
-/// Adds our handlers to LibTorch's table, so that PyTorch's own servers in this process have them too. A WorkerServer calls this.
+/// Adds Cohort's handlers to LibTorch's table, so that PyTorch's own servers in this process also have them. WorkerServer calls
+/// it.
 COHORT_API void register_worker_handlers();
 
-/// Has a thread of its own, in which handlers run, one after the other; it takes no signals. Not in a process that spawns ranks.
+/// Runs handlers in a thread of its own, one after the other; the thread takes no signals. Not for a process that spawns ranks.
 class COHORT_API WorkerServer {
  public:
-  /// At TORCH_WORKER_SERVER_SOCKET, where "${rank}" and "${local_rank}" stand for those of the environment, so that the ranks of
-  /// a host can have a socket each; does nothing if the variable is not set.
+  /// Listens at TORCH_WORKER_SERVER_SOCKET, in which "${rank}" and "${local_rank}" stand for the environment's values, so that
+  /// each rank of a host can have its own socket. Does nothing if the variable is not set.
   WorkerServer();
-  /// At `path`, which only this user can connect to. A socket that an ended process has left there is replaced.
+  /// Listens at `path`, to which only this user can connect. Replaces a socket that an ended process has left there.
   /// Throws c10::Error if `path` is taken, too long for a socket (107 bytes) or cannot be made.
   explicit WorkerServer(const std::string& path);
-  /// As shutdown().
+  /// Calls shutdown().
   ~WorkerServer();
   WorkerServer(const WorkerServer&) = delete;
   WorkerServer& operator=(const WorkerServer&) = delete;
 
-  /// "" if there is none.
+  /// Returns "" without a socket.
   std::string path() const;
   /// Waits for the handler that runs, ends the thread and removes the socket. A second call does nothing.
   void shutdown();

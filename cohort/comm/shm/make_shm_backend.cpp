@@ -1,5 +1,5 @@
-// How the ranks of a group attach to its shared memory: rank 0 writes an address into the store, the engine meets there. A rank
-// that cannot attach says so in the store, which ends the others' waiting.
+// Attaches the ranks of a group to its shared memory: rank 0 writes an address into the store, and the engine meets there. A rank
+// that cannot attach says so in the store, which ends the others' wait.
 #include "cohort/comm/shm/make_shm_backend.h"
 
 #include <c10/util/Exception.h>
@@ -75,12 +75,12 @@ class Attachment {
     absent.kind = Failure::Kind::kLostRank;
     return absent;
   }
-  // A rank is there, but cannot attach.
+  // For a rank that is there, but cannot attach.
   Failure inability(const std::string& cause) const {
     return failure(cause, "use backend \"gloo\"; or name no backend: Cohort then uses \"shm\" where it can");
   }
 
-  // Another backend would wait for that rank too.
+  // Then another backend would wait for that rank, too.
   bool somebody_is_missing() const { return has_lost_a_rank_ || Clock::now() >= deadline_; }
 
   milliseconds left() const { return base::time_left(deadline_); }
@@ -109,7 +109,7 @@ class Attachment {
     return {bytes.begin(), bytes.end()};
   }
 
-  // So that either all ranks use the group or none does.
+  // Makes sure that either all ranks use the group or none does.
   void agree() {
     auto count = request_.store->add(key("joined"), 1);
     wait_until("not every rank arrived", [&] {
@@ -129,7 +129,7 @@ class Attachment {
     }
   }
 
-  // The first failure counts, and every rank ends with it.
+  // Ends every rank with the first failure.
   [[noreturn]] void fail(Failure first) {
     try {
       const auto there = request_.store->compareSet(key("failed"), {}, base::to_bytes(encode_failure(first)));
@@ -145,8 +145,8 @@ class Attachment {
     raise(first);
   }
 
-  // Stays until all have read why it ends: rank 0's process may host the store, and who leaves takes its entry out of the
-  // roll call, in which a slow rank may still look for it.
+  // Stays until all ranks have read why the start fails: rank 0's process may host the store, and a rank that leaves removes its
+  // entry from the membership check, where a slow rank may still look for it.
   void await_readers() {
     try {
       const auto end = Clock::now() + kMeetGrace;
@@ -193,7 +193,7 @@ c10::intrusive_ptr<c10d::Backend> make_shm_backend(const BackendRequest& request
   return c10::make_intrusive<ShmBackend>(std::move(session), request);
 }
 
-// A dynamic_cast takes as long as a third of a call.
+// Compares without dynamic_cast, which takes a third of the time of a call.
 DirectCollectives* shm_direct_collectives(c10d::Backend& backend) {
   return typeid(backend) == typeid(ShmBackend) ? static_cast<ShmBackend*>(&backend) : nullptr;
 }

@@ -1,5 +1,5 @@
-/// The backend "shm": ranks of one host through shared memory (cohort/shm), faster than sockets by two orders of magnitude
-/// for small tensors.
+/// The backend "shm": ranks of one host communicate through shared memory (cohort/shm), for small tensors a hundred times faster
+/// than over sockets.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -19,7 +19,7 @@ namespace cohort::comm {
 
 class DirectCollectives;
 
-/// A rank is there, but cannot attach (it may not, or has no memory). Every rank of the group gets this.
+/// A rank is there, but cannot attach (not permitted, or not enough memory). Every rank of the group gets this error.
 class CannotShareMemory : public c10::DistBackendError {
  public:
   CannotShareMemory(c10::SourceLocation where, std::string text, std::string reason)
@@ -32,10 +32,10 @@ class CannotShareMemory : public c10::DistBackendError {
 };
 
 /// Collective: every rank of the group must call this. Blocks until all have attached.
-/// Throws CannotShareMemory; c10::DistBackendError, on every rank, when one of them has ended or does not come in time.
+/// Throws CannotShareMemory; c10::DistBackendError, on every rank, if one of them has ended or does not come in time.
 COHORT_TEST_API c10::intrusive_ptr<c10d::Backend> make_shm_backend(const BackendRequest& request);
 
-/// Null for other backends than "shm". Cheap.
+/// Returns null for backends other than "shm". Cheap.
 DirectCollectives* shm_direct_collectives(c10d::Backend& backend);
 
 }  // namespace cohort::comm

@@ -1,5 +1,5 @@
-// The barrier that says who is missing. Every other rank sends a word to rank 0, which answers all of them once it knows:
-// those that came, and those that come later. Follows ProcessGroupGloo::monitoredBarrier.
+// The barrier that names missing ranks. Every other rank sends a message to rank 0, which answers all of them once it knows the
+// result: both the ranks that came in time and those that come later. Follows ProcessGroupGloo::monitoredBarrier.
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
@@ -20,11 +20,11 @@ using std::chrono::milliseconds;
 constexpr ShmOperation kMonitoredBarrier{"monitored_barrier", "shm:monitored_barrier", c10d::OpType::BARRIER};
 constexpr shm::Elements kOneByte{shm::DType::kBytes, 1};
 
-// Each barrier has two tags of its own, so that a late rank's word is not taken for that of a later one.
+// Each barrier has two tags of its own, so that a late rank's message does not count for a later barrier.
 int word_tag(uint64_t sequence) { return -2 - 2 * static_cast<int>(sequence % (1 << 29)); }
 int answer_tag(uint64_t sequence) { return word_tag(sequence) - 1; }
 
-// One byte under way.
+// A message of one byte that is on its way.
 struct Message {
   at::Tensor memory = at::zeros({1}, at::kByte);
   shm::TransferPtr transfer;
@@ -32,7 +32,7 @@ struct Message {
   char* byte() const { return static_cast<char*>(memory.data_ptr()); }
 };
 
-// The ranks before the first missing one have come.
+// The ranks before the first missing one have come, so the text lists them.
 std::string out_of_time_text(milliseconds timeout, int first_missing) {
   std::vector<std::string> come;
   for (int rank = 1; rank < first_missing; ++rank) come.push_back(std::to_string(rank));
@@ -43,7 +43,7 @@ std::string out_of_time_text(milliseconds timeout, int first_missing) {
 
 }  // namespace
 
-// Returns: why it has failed; empty: it has not. False: the limit is over.
+// Waits for the message. Returns false if the limit passes. Sets `failure` to the reason if the transfer has failed.
 static bool wait_for(ShmSession& session, const Message& message, std::optional<milliseconds> limit,
                      std::string* failure) {
   const auto open = session.exchange();
@@ -86,9 +86,9 @@ void ShmBackend::be_monitored(const ShmCall& call) {
 }
 
 void ShmBackend::monitor(const ShmCall& call, bool wait_all_ranks) {
-  // Zero is a limit like any other here.
+  // Unlike elsewhere, a time-out of 0 is a limit of 0 here.
   const auto timeout = call.timeout == c10d::kUnsetTimeout ? *session_->options_of(call).timeout : call.timeout;
-  // The messages themselves may take longer: a word that comes late is taken, and answered.
+  // The transfers have no limit of their own: late messages are still received and answered.
   auto unlimited = call;
   unlimited.timeout = c10d::kUnsetTimeout;
   const auto options = session_->options_of(unlimited);
@@ -99,7 +99,7 @@ void ShmBackend::monitor(const ShmCall& call, bool wait_all_ranks) {
   }
   std::vector<std::string> missing;
   std::string failure;
-  bool is_out_of_time = false;  // before it has waited for the first missing rank
+  bool is_out_of_time = false;  // before the wait for the first missing rank
   for (int rank = 1; rank < size_ && (missing.empty() || wait_all_ranks); ++rank) {
     const auto& word = words[static_cast<size_t>(rank - 1)];
     const auto left = base::time_left(deadline);
@@ -128,7 +128,7 @@ void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_al
   auto call =
       begin({.operation = kMonitoredBarrier, .timeout = opts.timeout, .caller = __builtin_return_address(0)}, {}, {});
   if (rank_ == 0) return monitor(call, wait_all_ranks);
-  // Only rank 0 keeps to the limit, so that it is the one that ends first and tells who is missing.
+  // Only rank 0 has a limit, so that it ends first and names the missing ranks.
   call.timeout = c10d::kUnsetTimeout;
   be_monitored(call);
 }

@@ -26,7 +26,7 @@ constexpr ShmOperation kScatter{"scatter", "shm:scatter", OpType::SCATTER};
 constexpr ShmOperation kAllToAll{"all_to_all", "shm:all_to_all", OpType::ALLTOALL, false, false};
 constexpr ShmOperation kAllToAllSingle{"all_to_all_single", "shm:all_to_all", OpType::ALLTOALL_BASE, false, false};
 
-// One engine call: plain tensors by their memory.
+// Arguments of one call of the engine: plain tensors as pointers to their memory.
 struct Gathering {
   at::Tensor input;
   std::vector<void*> outputs;
@@ -52,14 +52,14 @@ std::vector<size_t> counts_of(const Tensors& tensors) {
   return counts;
 }
 
-// A plain tensor in as many equal parts as there are ranks.
+// Splits a plain tensor into one equal part per rank.
 std::vector<void*> parts_of(const at::Tensor& plain, int world_size) {
   const auto size = static_cast<size_t>(world_size);
   const EqualParts<void*> parts(plain.data_ptr(), plain.nbytes() / size, world_size);
   return {parts.data(), parts.data() + size};
 }
 
-// Parts of a plain tensor by splits along dimension 0; none: equal parts.
+// Parts of a plain tensor along dimension 0. If there are no splits, the parts are equal.
 struct Parts {
   std::vector<void*> pointers;
   std::vector<size_t> counts;
@@ -79,13 +79,13 @@ struct Parts {
   std::vector<const void*> const_pointers() const { return {pointers.begin(), pointers.end()}; }
 };
 
-// By rows, as all_to_all_single splits.
+// Whether all_to_all_single, which splits by rows, exchanges equal parts.
 bool are_exchanged_evenly(const at::Tensor& output, const at::Tensor& input, int world_size) {
   return is_simple_pair(output, input, 1) && input.dim() > 0 && output.dim() > 0 && input.size(0) % world_size == 0 &&
          output.size(0) % world_size == 0;
 }
 
-// One engine call of all_gather between the tensors of a simple pair.
+// One all_gather of the engine between the tensors of a simple pair.
 struct SimpleGathering {
   SimpleGathering(const at::Tensor& output, const at::Tensor& input, int world_size)
       : parts(output.data_ptr(), input.nbytes(), world_size),
@@ -101,7 +101,7 @@ struct SimpleGathering {
   shm::Elements elements;
 };
 
-// One engine call of all_to_all in equal parts.
+// One all_to_all of the engine in equal parts.
 struct EvenExchange {
   EvenExchange(const at::Tensor& output, const at::Tensor& input, int world_size)
       : elements(elements_of(input)),
@@ -148,7 +148,7 @@ ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::Broadcas
              });
 }
 
-// `outputs[i]`: where every rank's `inputs[i]` goes, one pointer per rank.
+// `outputs[i]`: the destinations of every rank's `inputs[i]`, one pointer per rank.
 ShmBackend::WorkPtr ShmBackend::gather_each(const Request& request, const Tensors& inputs,
                                             std::vector<std::vector<void*>> outputs, StandIns stand_ins, Tensors kept,
                                             const Tensors& results) {
@@ -187,7 +187,7 @@ ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors
   return gather_each(request, inputs, std::move(pointers), std::move(stand_ins), std::move(received), outputs[0]);
 }
 
-// The list has the same sizes on every rank, so all take this way. Every rank broadcasts its part.
+// All ranks come here, because the list has the same sizes on every rank. Every rank broadcasts its tensor.
 ShmBackend::WorkPtr ShmBackend::gather_uneven(const Request& request, const Tensors& inputs, const Tensors& outputs) {
   StandIns stand_ins;
   auto sent = stand_ins.sent(inputs[0]);

@@ -25,14 +25,14 @@ constexpr ShmOperation kReduceScatter{"reduce_scatter", "shm:reduce_scatter", Op
 constexpr ShmOperation kReduceScatterSingle{"reduce_scatter_single", "shm:reduce_scatter",
                                             OpType::_REDUCE_SCATTER_BASE};
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 12
-constexpr auto kTensorCoalesced = OpType::_REDUCE_SCATTER_BASE;  // the release has no name for it
+constexpr auto kTensorCoalesced = OpType::_REDUCE_SCATTER_BASE;  // this release has no name for it
 #else
 constexpr auto kTensorCoalesced = OpType::REDUCE_SCATTER_TENSOR_COALESCED;
 #endif
 constexpr ShmOperation kReduceScatterTensorCoalesced{"reduce_scatter_tensor_coalesced", "shm:reduce_scatter",
                                                      kTensorCoalesced};
 
-// A user's tensor and the plain tensor that the engine works on: itself where that can be.
+// A user's tensor and the plain tensor that the engine works on: the same one if possible.
 struct CarriedTensor {
   at::Tensor user;
   at::Tensor memory;
@@ -50,10 +50,10 @@ at::Tensor reduced_as(const at::Tensor& tensor, bool apart = false) {
   return is_reduced_as_float(tensor.scalar_type()) ? plain.to(at::kFloat) : plain;
 }
 
-// `apart`: not the user's memory, see overlap.h.
+// `apart`: must not be the user's memory, see overlap.h.
 CarriedTensor carry(const at::Tensor& user, bool apart = false) { return {user, reduced_as(user, apart)}; }
 
-// The content of `user` does not matter.
+// For an output: the content of `user` does not matter.
 CarriedTensor carry_output(const at::Tensor& user, bool apart) {
   const bool as_float = is_reduced_as_float(user.scalar_type());
   if (is_plain(user) && !as_float && !apart) return {user, user};
@@ -62,7 +62,7 @@ CarriedTensor carry_output(const at::Tensor& user, bool apart) {
                                             .memory_format(at::MemoryFormat::Contiguous))};
 }
 
-// One engine call of reduce_scatter: a plain tensor in parts, or a list of plain tensors.
+// One reduce_scatter of the engine: a plain tensor in parts, or a list of plain tensors.
 struct Scattering {
   Tensors inputs;
   CarriedTensor output;
@@ -81,7 +81,7 @@ struct Scattering {
   }
 };
 
-// One engine call of reduce_scatter between the tensors of a simple pair.
+// One reduce_scatter of the engine between the tensors of a simple pair.
 struct SimpleScattering {
   SimpleScattering(const at::Tensor& output, const at::Tensor& input, shm::Reduction reduction_to_do, int world_size)
       : parts(input.const_data_ptr(), output.nbytes(), world_size),
@@ -99,7 +99,7 @@ struct SimpleScattering {
   shm::Reduction reduction;
 };
 
-// Nothing has to be converted.
+// Whether the engine reduces the tensor without conversion.
 bool is_reduced_as_it_is(const at::Tensor& tensor) {
   return is_simple(tensor) && !tensor.is_complex() && !is_reduced_as_float(tensor.scalar_type());
 }
@@ -199,7 +199,7 @@ ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptio
              });
 }
 
-// `inputs[i]`: one list per output, as Scattering has it.
+// `inputs[i]`: one list per output, in the form of Scattering.
 ShmBackend::WorkPtr ShmBackend::scatter_reduced(const Request& request, const c10d::ReduceOp& op,
                                                 const Tensors& outputs, const std::vector<Tensors>& inputs) {
   const auto* const name = request.operation.name;
@@ -226,7 +226,7 @@ ShmBackend::WorkPtr ShmBackend::scatter_reduced(const Request& request, const c1
              });
 }
 
-// The list has the same sizes on every rank, so all take this way. Every part is reduced to the rank that it is for.
+// All ranks come here, because the list has the same sizes on every rank. Reduces each tensor to the rank that gets it.
 ShmBackend::WorkPtr ShmBackend::scatter_uneven(const Request& request, const c10d::ReduceOp& op, const Tensors& outputs,
                                                const Tensors& list) {
   const auto reduction = engine_reduction(request.operation.name, op, outputs[0].scalar_type());

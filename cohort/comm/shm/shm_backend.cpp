@@ -1,4 +1,4 @@
-// What all operations share, sends and receives, barriers, shared tensors.
+// Code that all operations share, sends and receives, barriers, shared tensors.
 #include "cohort/comm/shm/shm_backend.h"
 
 #include <ATen/ATen.h>
@@ -46,10 +46,10 @@ ShmBackend::ShmBackend(std::shared_ptr<ShmSession> session, const BackendRequest
 }
 
 ShmBackend::~ShmBackend() {
-  // On the way out of an error there is no time for what others may never do.
+  // Destroyed by an error's unwinding: does not wait for others, who may never come.
   try {
     std::uncaught_exceptions() > 0 ? session_->close() : session_->complete_and_close();
-  } catch (...) {  // an interruption, which has closed it
+  } catch (...) {  // an interruption; the session is closed
     base::log_warning("the end of a group was interrupted");
   }
 }
@@ -138,7 +138,7 @@ at::Tensor ShmBackend::make_shared_tensor(c10::IntArrayRef sizes, const at::Tens
   void* memory = nullptr;
   const Request request{
       .operation = kShmEmpty, .is_async = false, .timeout = c10d::kUnsetTimeout, .caller = __builtin_return_address(0)};
-  // An empty tensor has memory too, so that every rank takes part.
+  // An empty tensor has memory, too, so that every rank takes part.
   const auto work = run(request, {}, {}, {}, [&memory, num_bytes](shm::Group& group, const shm::CallOptions& call) {
     return group.allocate(std::max<size_t>(num_bytes, 1), &memory, call);
   });

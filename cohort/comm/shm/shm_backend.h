@@ -1,10 +1,10 @@
-/// ShmBackend: the backend "shm". Private to this folder; made by make_shm_backend.
+/// ShmBackend: the backend "shm". Private to this folder; make_shm_backend makes it.
 ///
 /// Semantics are those of torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, on CPU tensors of any layout and dtype. Results are
-/// the same bits on every rank. Each call is one Work, the coalesced ones too. What synchronous and asynchronous mean: see
-/// shm_session.h.
-/// Throws: c10::ValueError for arguments that can never work, c10::DistBackendError for NaN found by TORCH_NCCL_NAN_CHECK;
-/// what fails later is thrown by wait(), or by the call where nobody looks at its Work (unwanted_work.h).
+/// the same bits on every rank. Each call is one Work, including coalesced calls. shm_session.h explains synchronous and
+/// asynchronous operations.
+/// Throws: c10::ValueError for arguments that can never work, c10::DistBackendError for NaN found by TORCH_NCCL_NAN_CHECK.
+/// wait() throws later failures; if the caller ignores the Work (unwanted_work.h), the call throws them.
 /// Thread-safety: one thread at a time.
 #pragma once
 
@@ -68,11 +68,11 @@ class ShmBackend final : public c10d::Backend, public MemorySharer, public Direc
   const std::string getBackendName() const override { return "shm"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
   void setTimeout(std::chrono::milliseconds timeout) override;
-  /// Counted from 0 on every rank.
+  /// Counts from 0 on every rank.
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return num_collectives_; }
   void abort() override { session_->abort(); }
-  /// Completes what was started, then leaves the group.
+  /// Completes operations that have started, then leaves the group.
   void shutdown() override { session_->complete_and_close(); }
 
   Tensor make_shared_tensor(c10::IntArrayRef sizes, const at::TensorOptions& options) override;
@@ -95,16 +95,16 @@ class ShmBackend final : public c10d::Backend, public MemorySharer, public Direc
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
     int root = -1;
     c10d::ReduceOp::RedOpType reduce_op = c10d::ReduceOp::UNUSED;
-    const void* caller = nullptr;  ///< of this backend
+    const void* caller = nullptr;  ///< the caller of this backend
   };
 
-  /// Every collective passes here. `shown`: the tensors that texts tell of; `handed_in`: those whose content leaves this
+  /// Runs every collective. `shown`: the tensors that texts describe; `handed_in`: the tensors whose content leaves this
   /// rank; `body(group, options)` calls the engine, now or later, at most once.
   template <class Body>
   WorkPtr run(const Request& request, at::TensorList shown, at::TensorList handed_in, at::TensorList results,
               Body body) {
     const bool is_unwanted = UnwantedWork::here();
-    const UnwantedWork looked_at(false);  // what is called back from here may look at its Works
+    const UnwantedWork looked_at(false);  // callbacks from here may look at their Works
     const auto call = begin(request, shown, handed_in);
     const auto inputs = profiled(shown);
     if (!request.is_async && !inputs && is_unwanted && session_->run_now([&] { return call; }, shown, body)) {
@@ -117,7 +117,7 @@ class ShmBackend final : public c10d::Backend, public MemorySharer, public Direc
     if (!request.is_async) session_->run_through(*work);
     return work;
   }
-  /// For DirectCollectives: runs the call, unless run() would make a Work of it, and then returns false.
+  /// Runs the call for DirectCollectives. Returns false if run() would make a Work for it.
   template <class Body>
   bool run_directly(const Request& request, at::TensorList shown, at::TensorList handed_in, const Body& body) {
     if (is_profiled()) return false;

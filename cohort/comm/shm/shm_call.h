@@ -1,4 +1,4 @@
-/// ShmCall: one call of an operation of the backend "shm". Cheap to make; texts come of it only when something goes wrong.
+/// ShmCall: one call of an operation of the backend "shm". Cheap to make; texts are made only if something goes wrong.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,13 +15,13 @@
 
 namespace cohort::comm {
 
-/// What all calls of one kind have in common. Static.
+/// Properties that all calls of one kind have in common. Static.
 struct ShmOperation {
   const char* name;   ///< "all_reduce"
-  const char* title;  ///< of the profiler's span
+  const char* title;  ///< name of the profiler's span
   c10d::OpType type;
   bool is_point_to_point = false;
-  /// False: shapes may differ between ranks.
+  /// False if shapes may differ between ranks.
   bool shows_shapes = true;
 };
 
@@ -29,14 +29,14 @@ struct ShmCall {
   const ShmOperation* operation;
   uint64_t sequence = 0;
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
-  int root = -1;  ///< of a send or receive the peer
+  int root = -1;  ///< of a send or receive, the peer
   int tag = 0;
   c10d::ReduceOp::RedOpType reduce_op = c10d::ReduceOp::UNUSED;
   const void* call_site = nullptr;
-  const Purpose* purpose = nullptr;  ///< null: the program's own call
+  const Purpose* purpose = nullptr;  ///< if null, the program's own call
 };
 
-/// Who this rank is, for texts.
+/// This rank and its group, for texts.
 struct ShmIdentity {
   std::string group;
   std::string host;
@@ -44,7 +44,7 @@ struct ShmIdentity {
   int world_size = 1;
 };
 
-/// `shown`: the tensors whose sizes and shapes the text tells.
+/// `shown`: the tensors whose sizes and shapes the text states.
 job::Operation describe(const ShmCall& call, at::TensorList shown, const ShmIdentity& identity);
 
 }  // namespace cohort::comm

@@ -18,8 +18,8 @@
 namespace cohort::comm {
 namespace {
 
-// What the others have to come to an operation before its caller goes on and the progress thread takes it. A rank that is ahead
-// loses nothing by it, and is ahead less afterwards.
+// The time that the other ranks have to come to an operation before its caller goes on and the progress thread takes it. A rank
+// that is ahead loses nothing by waiting, and is less ahead afterwards.
 constexpr auto kMoment = std::chrono::milliseconds(1);
 
 const Failure& aborted() {
@@ -33,7 +33,7 @@ std::string argument_text(const ShmCall& call, const Failure& failure) {
   return failure.hint.empty() ? text : text + "; " + failure.hint;
 }
 
-// How often this process and those before it have forked since a session was made: cheaper to compare than getpid().
+// The number of forks of this process and its ancestors since a session was made: cheaper to compare than getpid().
 std::atomic<uint64_t> num_forks = 0;
 
 uint64_t count_forks() {
@@ -109,7 +109,7 @@ std::exception_ptr ShmSession::to_exception(const ShmCall& call, at::TensorList 
   }
 }
 
-// Where each rank has one core, the progress thread's is that of the thread that computes.
+// If each rank has one core, the progress thread shares it with the thread that computes.
 bool ShmSession::keeps_core(Runner runner) const {
   return cores_ == Cores::kSpare || (cores_ == Cores::kOwn && runner == Runner::kCaller);
 }
@@ -134,7 +134,7 @@ std::exception_ptr ShmSession::execute(const ShmCall& call, at::TensorList shown
   return exception;
 }
 
-// If another thread runs an operation, that one cannot go on either: an interruption ends both.
+// An interruption also ends an operation that another thread runs, because that one cannot go on, either.
 std::unique_lock<std::timed_mutex> ShmSession::wait_to_run() {
   std::unique_lock run(run_mutex_, std::try_to_lock);
   if (run) return run;
@@ -198,7 +198,7 @@ void ShmSession::refuse(ShmWork& work, const Failure& failure) {
 
 ShmSession::WorkPtr ShmSession::run_front(Runner runner) {
   const auto run = wait_to_run();
-  // From before it leaves the queue: close() must see it in one place or the other.
+  // Counts before the work leaves the queue: close() must see it in one place or the other.
   const Running running(num_running_);
   std::optional<Running> in_background;
   if (runner == Runner::kProgressThread) in_background.emplace(num_running_in_background_);
@@ -211,7 +211,7 @@ ShmSession::WorkPtr ShmSession::run_front(Runner runner) {
   return work;
 }
 
-// True if it ran.
+// Returns true if it ran.
 bool ShmSession::run_with_others(const ShmWork& work) {
   WorkPtr front;
   {
@@ -235,7 +235,7 @@ void ShmSession::run_or_hurry(ShmWork& work) {
 }
 
 void ShmSession::run_through(ShmWork& work) {
-  // Where another thread runs it, it will most likely end soon.
+  // If another thread runs the work, it will most likely end soon.
   for (int i = 0; cores_ == Cores::kSpare && i < kPausesBeforeSleep && num_running_.load() > 0 && !work.is_done();
        ++i) {
     shm::pause();
@@ -264,13 +264,13 @@ ShmSession::OpenExchange ShmSession::exchange() {
   return open;
 }
 
-// ---- the end: what was started is completed, then the group is left
+// ---- The end: completes what was started, then leaves the group.
 
 void ShmSession::complete_queue() {
   while (queue_.size() > 0) {
     if (const auto work = run_front(Runner::kCaller)) work->announce();
   }
-  // A thread that waits for its own operation may go on as long as it likes.
+  // No limit for a thread that waits for its own operation.
   while (num_running_in_background_.load() > 0) {
     std::unique_lock run(run_mutex_, std::defer_lock);
     if (!run.try_lock_for(kLookInterval)) throw_interruption();
@@ -287,7 +287,7 @@ void ShmSession::complete_sends() {
 
 void ShmSession::settle() {
   if (ends_without_waiting()) return;
-  // A thread within an operation of its own may go on as long as it likes.
+  // No wait for a thread within an operation of its own.
   const std::unique_lock run(run_mutex_, std::try_to_lock);
   if (!run.owns_lock() || !group_ || group_->is_settled() || group_->failure()) return;
   const Running running(num_running_);  // so that close() ends it
@@ -298,8 +298,8 @@ void ShmSession::settle() {
     if (interruption) return "interrupted by a signal";
     if (++num_looks == kLooksBeforeWarning) {
       base::log_warning(fmt::format(
-          "group \"{}\" is to be destroyed, and waits until all ranks have come to this rank's last operation. Let all "
-          "ranks make as many calls.",
+          "group \"{}\" is to be destroyed, and waits until all ranks have come to this rank's last operation. Make "
+          "the same number of calls on all ranks.",
           identity_.group));
     }
     return {};
@@ -366,7 +366,7 @@ void ShmSession::close() {
     group_->abort();
   }
   fail_queue(closed());
-  // A future's callback may drop the last reference to the group in a progress thread itself.
+  // A future's callback may drop the last reference to the group in a progress thread, which cannot join itself.
   for (auto& thread : *threads) {
     if (thread.get_id() == std::this_thread::get_id()) {
       thread.detach();

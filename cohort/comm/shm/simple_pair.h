@@ -1,5 +1,5 @@
-/// The usual arguments of an operation, one tensor, or a tensor and its parts, one per rank: nothing about them needs a stand-in,
-/// a list or a further check.
+/// Checks for the usual arguments of an operation: one tensor, or a tensor and its parts, one per rank, that need no stand-in,
+/// no list and no further check.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,12 +10,13 @@
 
 namespace cohort::comm {
 
-/// True if it is plain, and on the CPU.
+/// Whether the tensor is plain and on the CPU.
 bool is_simple(const at::Tensor& tensor);
-/// True if both are plain CPU tensors of one dtype, `whole` has `world_size` times the elements of `part`, and they lie apart.
+/// Whether both are plain CPU tensors of one dtype, `whole` has `world_size` times the elements of `part`, and their memory does
+/// not overlap.
 bool is_simple_pair(const at::Tensor& whole, const at::Tensor& part, int world_size);
 
-/// Where the equal parts of a plain tensor begin.
+/// The begins of the equal parts of a plain tensor.
 template <class Pointer>
 class EqualParts {
  public:

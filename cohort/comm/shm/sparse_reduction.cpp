@@ -14,7 +14,7 @@ namespace cohort::comm {
 namespace {
 
 constexpr size_t kMaxDims = 16;
-// Sparse dimensions, number of dimensions, their sizes, number of entries.
+// The number of sparse dimensions, of all dimensions, their sizes, and the number of entries.
 using SparseDescription = std::array<int64_t, kMaxDims + 3>;
 
 SparseDescription describe(const at::Tensor& tensor) {
@@ -30,7 +30,7 @@ bool same_sizes(const SparseDescription& a, const SparseDescription& b) {
   return std::equal(a.begin(), a.end() - 1, b.begin());
 }
 
-// Every rank's rows (dimension 0), one rank's after the other's.
+// Gathers every rank's rows (dimension 0), in rank order.
 shm::Outcome gather_rows(shm::Group& group, const shm::CallOptions& options, const at::Tensor& mine,
                          const std::vector<int64_t>& rows, at::Tensor& all) {
   auto sizes = mine.sizes().vec();
@@ -81,7 +81,7 @@ shm::Outcome sum_sparse(shm::Group& group, const shm::CallOptions& options, cons
                       "[cohort] all_reduce of sparse tensors needs one shape on all ranks");
     num_entries.push_back(description.back());
   }
-  // Rows are entries.
+  // One row per entry.
   const auto indices = as_plain(input._indices().t());
   const auto values = as_plain(input._values());
   at::Tensor all_indices;

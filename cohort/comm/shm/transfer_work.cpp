@@ -53,7 +53,7 @@ void TransferWork::start() {
                               : open.exchange->send(memory_.const_data_ptr(), elements, peer, call_.tag, options);
 }
 
-// True for the first; then announce(), which others must not wait for.
+// Returns true for the first caller, who must then call announce(), for which others must not wait.
 bool TransferWork::set_completed(std::exception_ptr exception) {
   const std::lock_guard lock(mutex_);
   if (std::exchange(completed_, true)) return false;
@@ -169,7 +169,7 @@ c10::intrusive_ptr<c10::ivalue::Future> TransferWork::getFuture() {
     if (future_) return future_;
     if (!completed_) {
       future_ = future;
-      // It ends with the transfer, which the group's end ends.
+      // The thread ends with the transfer, which ends at the latest with the group.
       std::thread([self = c10::intrusive_ptr<TransferWork>::reclaim_copy(this)] {
         while (self->wait_a_while(kTransferLookInterval) != Step::kDone) {
         }

@@ -1,4 +1,4 @@
-/// TransferWork: a send or receive of the backend "shm". It progresses while somebody waits and in the engine's thread.
+/// TransferWork: a send or receive of the backend "shm". It makes progress while somebody waits and in the engine's thread.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -21,13 +21,13 @@ class TransferWork final : public c10d::Work {
  public:
   using Tensors = std::vector<at::Tensor>;
 
-  /// `tensors`: the user's; `memory`: what the engine moves in their place, copied back by `stand_ins`.
+  /// `tensors`: the user's; `memory`: the tensor that the engine moves instead, copied back by `stand_ins`.
   TransferWork(std::shared_ptr<ShmSession> session, const ShmCall& call, Tensors tensors, at::Tensor memory,
                StandIns stand_ins, const std::optional<Tensors>& profiled);
-  /// Drops a transfer that nobody waited for; it goes on, and is named at the end: see unawaited_works.h.
+  /// If nobody waited for the transfer, it goes on, and is noted for the warning at the end: see unawaited_works.h.
   ~TransferWork() override;
 
-  /// Hands it to the engine. Once.
+  /// Passes it to the engine. Call once.
   void start();
 
   bool isCompleted() override {
@@ -39,10 +39,10 @@ class TransferWork final : public c10d::Work {
   int sourceRank() const override;
   std::vector<at::Tensor> result() override;
   void synchronize() override { wait(); }
-  /// Throws c10::DistBackendError when it failed or the time is over.
+  /// Throws c10::DistBackendError if it failed or the time-out passes.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void abort() override { session_->abort(); }
-  /// Something must wait for its completion: a thread that does.
+  /// Starts a thread that waits for the completion.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return call_.sequence; }
 

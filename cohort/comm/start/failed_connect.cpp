@@ -25,7 +25,7 @@ std::vector<int> ranks_without_gloo_key(const FailedConnect& failure) {
       if (!failure.store->check({job::gloo_key(static_cast<int>(i))})) absent.push_back(failure.ranks[i]);
     }
   } catch (const std::exception&) {
-    absent.clear();  // the store has ended: nothing is known
+    absent.clear();  // the store has ended, so nothing is known
   }
   return absent;
 }
@@ -34,12 +34,12 @@ bool is_in(const FailedConnect& failure, int rank) {
   return std::find(failure.ranks.begin(), failure.ranks.end(), rank) != failure.ranks.end();
 }
 
-// Members that are seen gone, or rank 0 when a connection broke, as the store goes with it.
+// Returns members whose process is gone; or rank 0 if a connection broke, because the store ends with it.
 std::vector<int> ended_ranks(const FailedConnect& failure, const Peers& peers) {
   const bool broke = failure.cause.kind != Failure::Kind::kTimeout;
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(broke ? 500 : 0);
   for (;;) {
-    // Alone: members may have ended since because of it.
+    // Rank 0 only: members may have ended because of it.
     if (broke && !is_in(failure, 0) && peers.is_gone(0)) return {0};
     auto ended = peers.gone_ranks();
     std::erase_if(ended, [&](int rank) { return !is_in(failure, rank); });
@@ -59,7 +59,7 @@ Failure explain_failed_connect(const FailedConnect& failed, const Peers& peers) 
   if (!absent.empty()) failure.causes.push_back(base::ranks_in_words(absent) + " never arrived");
   failure.causes.push_back(base::first_line(failed.cause.causes.front()));
   if (ended == std::vector<int>{0} && !is_in(failed, 0)) {
-    failure.hint = "rank 0 hosts the store, which groups need to connect; let it wait for the others, by barrier()";
+    failure.hint = "let rank 0 wait for the others with barrier(): it hosts the store, which groups need to connect";
   } else if (!ended.empty()) {
     failure.hint = fmt::format("look at the output of {} for the reason", base::ranks_in_words(ended));
   } else if (absent.empty()) {

@@ -59,18 +59,18 @@ StorePtr join_store(const RendezvousPlan& plan, milliseconds timeout) {
                                           .source = plan.source});
     if (!address) throw_error<c10::DistNetworkError>(address.error());
     try {
-      // c10d rounds to whole seconds, and 0 would be "no limit".
+      // c10d rounds to whole seconds, and 0 would mean no limit.
       auto options = store_options(plan, std::max(left(), milliseconds(1000)));
       return c10::make_intrusive<c10d::TCPStore>(*address, options);
     } catch (const c10::DistNetworkError&) {
-      // It has ended since it was found, as the store of a group does whose rank 0 goes on to the next.
+      // The store has ended since it was found. A group's store does so if its rank 0 goes on to the next one.
       if (left() <= kPauseBeforeAnotherTry) throw;
       std::this_thread::sleep_for(kPauseBeforeAnotherTry);
     }
   }
 }
 
-// The port is taken. By a store with a rank 0 in it: then two processes have this rank.
+// Called if the port is taken. If a store with a rank 0 has it, two processes have rank 0.
 void refuse_if_second_host(const RendezvousPlan& plan, const std::string& own_address, IpFamily family) {
   const job::StoreSearch search{.host = own_address,
                                 .port = plan.port,
@@ -87,7 +87,7 @@ void refuse_if_second_host(const RendezvousPlan& plan, const std::string& own_ad
     refusal = refuse_second_host(c10::make_intrusive<c10d::PrefixStore>(
         kDefaultGroupPrefix, c10::make_intrusive<c10d::PrefixStore>(kJobPrefix, store)));
   } catch (const std::exception&) {
-    return;  // it ended meanwhile; who held the port is said below
+    return;  // the store has ended meanwhile; the caller reports who had the port
   }
   if (refusal) throw_failure(*refusal);
 }
@@ -117,7 +117,7 @@ StorePtr host_store(const RendezvousPlan& plan, milliseconds timeout, Attendance
             .with_hint("unset COHORT_IP_FAMILY, or give an address of that family in " + plan.source),
         fmt::format("{} on {} cannot host the store", who(plan), base::host_name()));
   }
-  // Its own client needs no name: wherever the name leads, the server is here.
+  // The client connects without the host name: wherever that leads, the server is here.
   const auto own =
       base::choose_own_address(addresses ? *addresses : std::vector<std::string>{}, family, base::list_interfaces());
   TORCH_CHECK_VALUE(!own.empty(), "[cohort] COHORT_IP_FAMILY=", family == IpFamily::kV4 ? 4 : 6,
@@ -134,15 +134,15 @@ StorePtr host_store(const RendezvousPlan& plan, milliseconds timeout, Attendance
   }
 }
 
-// A rank needs milliseconds; one that is stopped in its turn must not hold up the others for ever.
+// A rank needs milliseconds to leave. A rank that is stopped during its turn must not hold up the others for ever.
 constexpr std::chrono::seconds kTimeToLeave{30};
 
 struct LeavingTurn {
   std::optional<base::LockFile> lock;
 };
 
-// c10d counts in two steps who has left: of two ranks that leave at once neither may find itself the last, and the file stays, to
-// stop the next run. So ranks leave in turn; the turn, a base before the store, ends after the store's destructor.
+// c10d counts ranks that leave in two steps: if two ranks leave at once, neither may find itself the last, and the file stays and
+// stops the next run. So ranks leave in turn. The turn is a base class before the store, so it ends after the store's destructor.
 class FileStoreLeftInTurn final : private LeavingTurn, public c10d::FileStore {
  public:
   FileStoreLeftInTurn(const std::string& path, int num_workers) : c10d::FileStore(path, num_workers) {}

@@ -14,17 +14,18 @@ class Store;
 
 namespace cohort::comm {
 
-/// Who waits until all ranks have come: call_roll (roll_call.h), which every rank calls afterwards, or, where ranks give no
-/// sign of life that it knows (Python ranks without Gloo), the rank that hosts the store, here.
+/// The ranks that wait until all have come. kRollCall: every rank, in the membership check that follows (roll_call.h).
+/// kStore: the rank that hosts the store, in meet(), if ranks give no sign of life that a membership check knows (Python ranks
+/// without Gloo).
 enum class Attendance { kRollCall, kStore };
 
-/// Returns: the job's store, prefixed "default_pg" as Python prefixes it.
-/// Throws c10::DistNetworkError when the store cannot be reached within `timeout` or hosted here (the text says by whom the
-/// port is taken), c10::ValueError when another rank 0 hosts it, c10::DistStoreError for Attendance::kStore's time-out.
+/// Returns: the job's store, with the prefix "default_pg" as in Python.
+/// Throws c10::DistNetworkError if the store cannot be reached within `timeout` or cannot be hosted here (the text says which
+/// process has the port), c10::ValueError if another rank 0 hosts it, c10::DistStoreError for Attendance::kStore's time-out.
 c10::intrusive_ptr<c10d::Store> meet(const RendezvousPlan& plan, std::chrono::milliseconds timeout,
                                      Attendance attendance = Attendance::kRollCall);
 
-/// On the rank that hosts the store: why others may look for it elsewhere; "" if the host name leads here.
+/// Returns, on the rank that hosts the store, why others may look for it elsewhere; "" if the host name leads here.
 std::string unreachable_master_note(const RendezvousPlan& plan);
 
 }  // namespace cohort::comm

@@ -28,7 +28,7 @@ int64_t parse_integer(const std::string& text, const std::string& prefix, const 
   return value;
 }
 
-/// Of several the last counts.
+/// Returns the last value if there are several.
 std::optional<std::string> parameter_of(const Url& url, const char* name) {
   const auto end = url.parameters.upper_bound(name);
   if (end == url.parameters.lower_bound(name)) return std::nullopt;

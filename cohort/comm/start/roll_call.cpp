@@ -35,19 +35,19 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPollInterval{5};
 constexpr milliseconds kFirstWarning{10'000};
-// The time-out is watched from outside as well: c10d waits without limit for a store that is stopped.
+// The time after the time-out at which another thread gives up: c10d waits without limit for a store that is stopped.
 constexpr milliseconds kStuckGrace{3'000};
-// For rank 0, whose process hosts the store: how long it stays for the others to read why the start failed.
+// The time that rank 0, whose process hosts the store, stays so that the others can read why the start failed.
 constexpr milliseconds kStoreGrace{2'000};
-// How long after its connections the process of rank 0 may end.
+// The time that the process of rank 0 may take to end after its connections have broken.
 constexpr milliseconds kTimeToEnd{300};
 constexpr const char* kErrorKey = "cohort/start/error";
 
 std::string entry_key(int rank) { return "cohort/start/" + std::to_string(rank); }
-// Two processes may have one rank, so the pid tells them apart.
+// The key contains the pid because two processes may have one rank.
 std::string read_key(int rank, int pid) { return fmt::format("cohort/start/read/{}/{}", rank, pid); }
 
-// All ranks ask one server, so many ranks ask less often.
+// Grows with the number of ranks, because all of them ask one server.
 milliseconds poll_interval(int world_size) {
   return std::clamp(milliseconds(world_size / 10), kPollInterval, milliseconds(100));
 }
@@ -55,8 +55,8 @@ milliseconds full_scan_interval(int world_size) {
   return std::clamp(milliseconds(10 * world_size), milliseconds(100), milliseconds(10'000));
 }
 
-// Empty if the key is not there. A rank that leaves empties its entry instead of deleting it: between the two calls here a
-// deleted key would let get() wait for it.
+// Returns an empty value if the key does not exist. A rank that leaves empties its entry instead of deleting it: if the key were
+// deleted between the two calls here, get() would wait for it.
 std::vector<uint8_t> read_now(c10d::Store& store, const std::string& key) {
   return store.check({key}) ? store.get(key) : std::vector<uint8_t>{};
 }
@@ -65,7 +65,7 @@ Failure start_failure(Kind kind, std::string what, std::string hint = {}) {
   return {.kind = kind, .hint = std::move(hint), .what = std::move(what), .scope = Failure::Scope::kJob};
 }
 
-// The last failure this process has reported or read, as it stands in the store: one that is met again is an old one.
+// The last failure that this process has reported or read, as text in the store. The same text again is an old failure.
 class LastFailure {
  public:
   bool is(const std::string& value) {
@@ -87,7 +87,7 @@ LastFailure& last_failure() {
   return *value;
 }
 
-// A line of who and when, then the failure; the first one stays.
+// Writes a line that identifies the sender, then the failure, unless there is one already.
 void post_failure(c10d::Store& store, const job::Peer& self, const Failure& failure) {
   static std::atomic<int> count{0};
   const auto value = fmt::format("{} {} {}\n{}", self.pid, self.started_at, ++count, encode_failure(failure));
@@ -124,7 +124,7 @@ class RollCaller {
     }
   }
 
-  /// For another thread, when run() does not come back.
+  /// Returns the failure if run() does not return; for another thread.
   Failure stuck() const {
     auto failure = start_failure(
         Kind::kTimeout,
@@ -168,7 +168,7 @@ class RollCaller {
     return std::nullopt;
   }
 
-  // Writes this process's entry. Returns why it may not.
+  // Writes this process's entry. Returns a failure if it may not start.
   std::optional<Failure> enter() {
     if (auto failure = call_.uses_gloo ? find_addresses() : std::nullopt) return failure;
     if (auto failure = reported_failure(); failure && is_file()) {
@@ -192,7 +192,7 @@ class RollCaller {
         "start all ranks again");
   }
 
-  // This process has created a default group with this store before.
+  // For a process that has created a default group with this store before.
   std::optional<Failure> enter_again(const job::Peer& before) {
     self_.start_count = before.start_count + 1;
     if (!call_.is_among_own_kind) store_->deleteKey(gloo_key(call_.rank));
@@ -215,7 +215,7 @@ class RollCaller {
     return duplicate(describe_python(twin));
   }
 
-  // A Python process listens where it says for as long as it lives.
+  // A Python process listens at its address as long as it lives.
   static bool is_seen_gone(const job::GlooEntry& entry) {
     return entry.host == base::host_name() && base::is_own_address(entry.address, base::list_interfaces()) &&
            !base::look_up_port(entry.port).is_listened_on;
@@ -229,13 +229,13 @@ class RollCaller {
     job::Arrival arrival{.rank = rank, .peer = {}, .gloo = {}};
     if (const auto entry = read_now(*store_, entry_key(rank)); !entry.empty()) {
       arrival.peer = job::decode_peer(entry);
-      // An entry of the group before this one does not count.
+      // Ignores an entry from the previous group.
       if (arrival.peer->start_count < self_.start_count) {
         if (rank == 0) host_before_ = std::move(arrival);
         return;
       }
     } else if (has_gloo_key(rank)) {
-      // A C++ rank writes that key too, but its entry first.
+      // A C++ rank writes this key, too, but after its entry.
       if (!read_now(*store_, entry_key(rank)).empty()) return;
       arrival.gloo = job::decode_gloo_entry(store_->get(gloo_key(rank)));
     } else {
@@ -271,7 +271,7 @@ class RollCaller {
     return obstacles.empty() ? std::nullopt : std::optional(job::shm_refusal(call_.group, obstacles));
   }
 
-  // Every failure is raised on a full look only: a rank that has seen all ranks goes on, so all others must as well.
+  // Raises a failure only after a look at all ranks: a rank that has seen all of them goes on, so all others must as well.
   void wait() {
     look_for_all();
     while (true) {
@@ -332,7 +332,7 @@ class RollCaller {
     failure.where = {fmt::format("{} waited {} at {}{}", self_in_words(), base::format_duration(call_.timeout), place(),
                                  hosts_store() ? ", which it hosts" : ""),
                      "arrived: " + describe(arrivals())};
-    // PyTorch's own words, which scripts look for.
+    // PyTorch's words, which scripts search for.
     failure.causes = {fmt::format("Timed out after {} seconds waiting for clients. {}/{} clients joined.",
                                   std::chrono::ceil<std::chrono::seconds>(call_.timeout).count(), arrivals_.size(),
                                   call_.world_size)};
@@ -347,7 +347,7 @@ class RollCaller {
     const auto line = value.find('\n');
     if (line == std::string::npos || value.size() < line + 2) return std::nullopt;
     if (last_failure().is(value)) {
-      // It ended an earlier start of this process, which tries again.
+      // The failure ended an earlier start of this process, which now tries again.
       store_->set(kErrorKey, std::vector<uint8_t>{});
       return std::nullopt;
     }
@@ -355,7 +355,7 @@ class RollCaller {
     return decode_failure(value.substr(line + 1));
   }
 
-  // Tells the others, waits for them if they need this process's store, and throws. The first failure counts.
+  // Throws the first failure. Tells the others before, and waits for them if they need this process's store.
   [[noreturn]] void fail(Failure failure) {
     try {
       if (seen_value_.empty()) {
@@ -372,7 +372,7 @@ class RollCaller {
     throw_failure(failure);
   }
 
-  // Ranks that have not come yet may still do so, and then read why the start has failed.
+  // Also waits for late ranks, which then read why the start has failed.
   void wait_for_readers(bool for_late_ranks) {
     const auto end = Clock::now() + kStoreGrace;
     for (int rank = 0; rank < call_.world_size; ++rank) {
@@ -389,7 +389,7 @@ class RollCaller {
     return !arrival.peer || is_seen_gone(arrival) || store_->check({read_key(arrival.rank, arrival.peer->pid)});
   }
 
-  // Rank 0, as it came to this group or else to the one before.
+  // Returns rank 0's arrival in this group, otherwise in the previous one.
   std::optional<job::Arrival> host() const {
     const auto found = arrivals_.find(0);
     return found != arrivals_.end() ? found->second : host_before_;
@@ -419,7 +419,7 @@ class RollCaller {
   }
 
   const RollCall call_;
-  const c10::intrusive_ptr<c10d::Store>& store_;  // in call_
+  const c10::intrusive_ptr<c10d::Store>& store_;  // call_.store
   const Clock::time_point begin_ = Clock::now();
   const Clock::time_point deadline_;
   Clock::time_point last_full_scan_ = begin_;
@@ -439,7 +439,7 @@ std::vector<job::Arrival> call_roll(const RollCall& call) {
   auto done = task.get_future();
   std::thread thread(std::move(task));
   if (done.wait_until(base::deadline_after(call.timeout) + kStuckGrace) != std::future_status::ready) {
-    thread.detach();  // it owns what it works on
+    thread.detach();  // owns everything that it uses
     throw_failure(roll->stuck());
   }
   thread.join();

@@ -44,7 +44,7 @@ std::vector<int> Diagnostician::needed(const job::Operation& operation) const {
   return others();
 }
 
-// Any other rank may have ended in good order.
+// Returns only needed members: any other rank may have ended in good order.
 std::vector<int> Diagnostician::lost_members(const job::Operation& operation) const {
   const auto lost = reports_.lost_ranks();
   std::vector<int> members;
@@ -139,7 +139,7 @@ Failure Diagnostician::complete(const job::Operation& operation, Failure failure
   }
   const auto more = operation.point_to_point || failure.hint.empty() ? "" : "; " + failure.hint;
   failure.hint = hint_for(occupations, failure.timeout) + more;
-  // Another rank gave up first, and has written down who was missing, but not why.
+  // Another rank gave up first; its report says who was missing, but not why.
   return failure.missing.empty() ? with_stopped(std::move(failure)) : failure;
 }
 
@@ -150,7 +150,7 @@ Failure Diagnostician::timed_out(const job::Operation& operation, std::chrono::m
   std::vector<Occupation> occupations;
   for (const int member : needed(operation)) {
     auto occupation = occupation_of(member, operation);
-    // A longer list would not help the reader.
+    // Stops after a few: a longer list would not help the reader.
     if (occupation.text.empty() || occupations.size() == kMostAbsences) continue;
     failure.causes.push_back(describe(member) + " has not arrived: it " + occupation.text);
     occupations.push_back(std::move(occupation));

@@ -1,4 +1,4 @@
-/// Why an operation failed, from what the other ranks of this host look like and what all ranks reported.
+/// Finds out why an operation failed, from the processes of this host's ranks and from the reports of all ranks.
 #pragma once
 
 #include <chrono>
@@ -15,41 +15,41 @@
 
 namespace cohort::comm {
 
-/// Looks at the members of one group. `ranks`: their default-group ranks, in group order; `rank`: this process's in the group.
+/// Examines the members of one group. `ranks`: their default-group ranks, in group order; `rank`: this process's in the group.
 class Diagnostician {
  public:
   Diagnostician(const Peers& peers, const Reports& reports, const std::vector<int>& ranks, int rank)
       : peers_(peers), reports_(reports), ranks_(ranks), rank_(rank) {}
 
-  /// Members that `operation` needs and whose process is gone; never this one. As default-group ranks.
+  /// Returns the members that `operation` needs and whose process is gone, as default-group ranks; never this rank.
   std::vector<int> lost_members(const job::Operation& operation) const;
-  /// `purpose`: of the operation that needs them.
+  /// `purpose`: the purpose of the operation that needs them.
   base::Failure lost(const std::vector<int>& members, std::string_view purpose) const;
-  /// `mine` and `theirs`: what this rank and `member` (a group rank) called as number `sequence`.
+  /// `mine` and `theirs`: the calls number `sequence` of this rank and of `member` (a group rank).
   base::Failure mismatch(uint64_t sequence, int member, const std::string& mine, const std::string& theirs) const;
-  /// A member that called something else than this rank, among `candidates` (group ranks).
+  /// Returns a failure if a member among `candidates` (group ranks) has called something else than this rank.
   std::optional<base::Failure> disagreement(const job::Account& mine, const std::vector<int>& candidates) const;
-  /// A member that failed before this rank did.
+  /// Returns a failure if a member failed before this rank did.
   std::optional<base::Failure> earlier_failure(const job::Operation& operation,
                                                std::chrono::milliseconds timeout) const;
-  /// After a time-out: who is not there, and what it does instead.
+  /// Returns, after a time-out, which ranks are missing, and what they do instead.
   base::Failure timed_out(const job::Operation& operation, std::chrono::milliseconds timeout) const;
-  /// What an engine knows, with what the missing ranks do instead.
+  /// Adds to an engine's failure what the missing ranks do instead.
   base::Failure complete(const job::Operation& operation, base::Failure failure) const;
-  /// All members but this one, as group ranks.
+  /// Returns all members except this one, as group ranks.
   std::vector<int> others() const;
 
  private:
-  /// The members that `operation` waits for, as group ranks.
+  /// Returns the members that `operation` waits for, as group ranks.
   std::vector<int> needed(const job::Operation& operation) const;
   std::string describe(int group_rank) const { return peers_.describe(ranks_[group_rank]); }
-  /// What a member does instead.
+  /// The other activity of a member that has not come to the operation.
   struct Occupation {
     /// "is asleep", "waits in broadcast #3 on group \"dp\""; empty if it waits in the same operation.
     std::string text;
     std::optional<base::ProcessActivity> activity;
   };
-  /// Adds the members that a signal has stopped: with one of them, no other hint helps.
+  /// Adds the members that a signal has stopped: while they are stopped, no other hint helps.
   base::Failure with_stopped(base::Failure failure) const;
   Occupation occupation_of(int group_rank, const job::Operation& operation) const;
   static std::string hint_for(const std::vector<Occupation>& occupations, std::chrono::milliseconds timeout);

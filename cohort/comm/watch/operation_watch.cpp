@@ -5,7 +5,7 @@ namespace {
 
 using base::Failure;
 
-// Without a headline, so that the text is the engine's.
+// Returns the cause without a headline, so that the text is the engine's.
 Failure nearest_cause(Failure failure) { return {.kind = failure.kind, .causes = {std::move(failure.causes.front())}}; }
 
 struct EngineText final : OperationWatch {

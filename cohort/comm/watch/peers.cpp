@@ -67,7 +67,7 @@ void Peers::collect() {
     for (int rank = 0; rank < world_size_; ++rank) {
       if (rank == rank_ || !store_->check({key("start", rank)})) continue;
       const auto entry = store_->get(key("start", rank));
-      // A rank that has left the roll call leaves an empty entry.
+      // A rank that has withdrawn from the membership check leaves an empty entry.
       if (!entry.empty()) put(rank, job::decode_peer(entry));
     }
   } catch (const std::exception&) {
@@ -84,7 +84,7 @@ void Peers::await(const std::vector<int>& ranks) {
   try {
     store_->wait(keys, std::chrono::seconds(10));
   } catch (const std::exception&) {
-    // Who has not come counts as a rank that nothing is known of.
+    // A rank that has not come counts as a rank of which nothing is known.
   }
   collect();
   std::copy_if(ranks.begin(), ranks.end(), std::inserter(silent_, silent_.end()),

@@ -1,6 +1,6 @@
-/// Who the ranks of a job are (process, host), published through the store, so that a failure can name the one that is gone.
+/// Peers: the processes and hosts of a job's ranks, published through the store, so that a failure can name a rank that is gone.
 ///
-/// Python ranks publish nothing, so nothing here but await() waits for a key.
+/// Python ranks publish nothing, so only await() waits for a key.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -23,37 +23,37 @@ class Store;
 
 namespace cohort::comm {
 
-/// The processes of a job. Thread-safety: any thread may ask; one at a time may learn, collect and await.
+/// The processes of a job. Thread-safety: any thread may query; one thread at a time may call learn, collect and await.
 class Peers {
  public:
   Peers(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size);
 
   /// Writes this process's entry; call_roll (roll_call.h) writes it with more checks.
   void publish();
-  /// Takes what call_roll has found.
+  /// Takes the results of call_roll.
   void learn(const std::vector<job::Arrival>& arrivals);
-  /// Reads what the others have written; call once all of them are known to have passed publish().
+  /// Reads the entries of the other ranks. Call it once all of them are known to have passed publish().
   void collect();
-  /// Reads the entries of these ranks, and waits up to 10 s for those that are not there; not again, and not for those of which
-  /// learn() had nothing.
+  /// Reads the entries of these ranks, and waits up to 10 s for missing ones. Waits once, and not for ranks for which learn() had
+  /// no entry.
   void await(const std::vector<int>& ranks);
 
-  /// True if the rank published itself; Python ranks do not.
+  /// Whether the rank published itself; Python ranks do not.
   bool knows(int rank) const { return find(rank).has_value(); }
-  /// True if the rank's process is known, was on this host, and is gone. Never waits.
+  /// Whether the rank's process is known, was on this host, and is gone. Never waits.
   bool is_gone(int rank) const;
   std::vector<int> gone_ranks() const;
-  /// True if the rank is a process of this host that a signal has stopped. Never waits.
+  /// Whether the rank is a process of this host that a signal has stopped. Never waits.
   bool is_stopped(int rank) const;
-  /// Nothing for a rank that is not a process of this host. Takes 50 ms.
+  /// Returns what the rank's process does; absent if it is not a process of this host. Takes 50 ms.
   std::optional<base::ProcessActivity> activity(int rank) const;
-  /// "rank 1 (pid 4711 on node-a)"
+  /// Returns "rank 1 (pid 4711 on node-a)".
   std::string describe(int rank) const;
-  /// Ranks on this host, this one included; ranks that published nothing are not counted.
+  /// Returns the number of ranks on this host, including this one; ranks that published nothing are not counted.
   int ranks_on_this_host() const;
-  /// What the rank said of itself; of one that published nothing only its number.
+  /// Returns the rank's entry; for a rank that published nothing, only its number.
   job::Arrival arrival(int rank) const;
-  /// How often these ranks have created a default group with this store.
+  /// Returns how often these ranks have created a default group with this store.
   int start_count() const { return self_.start_count; }
   bool knows_all() const;
 
@@ -68,7 +68,7 @@ class Peers {
   int rank_;
   int world_size_;
   job::Peer self_;
-  std::set<int> silent_;  ///< have written nothing in time
+  std::set<int> silent_;  ///< ranks that have written nothing in time
   mutable std::mutex mutex_;
   std::map<int, job::Peer> peers_;  ///< guarded by mutex_
 };

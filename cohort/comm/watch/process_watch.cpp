@@ -24,16 +24,16 @@ using job::Operation;
 using Clock = std::chrono::steady_clock;
 using Kind = Failure::Kind;
 
-// The others' connections break within milliseconds; a rank that is stopped must not hold the report up for long.
+// The time that rank 0 waits for others: connections break within milliseconds, and a stopped rank must not delay the report.
 constexpr auto kWatchStoreGrace = std::chrono::seconds(2);
-// A rank may end in good order while the others still finish the operation it has taken part in.
+// The time that an ended rank may be missing: it may end well while others still finish an operation that it has completed.
 constexpr auto kLostGrace = std::chrono::seconds(4);
-// A peer's socket closes a moment before its process is seen to be gone, or before its report is in the store.
+// The time to find a cause: a peer's socket closes a moment before its process ends, or before its report is in the store.
 constexpr auto kReportGrace = std::chrono::seconds(1);
-// The others publish where they wait after a little more than a second.
+// The time to find a difference: the others publish where they wait after a little more than a second.
 constexpr auto kCrashGrace = std::chrono::seconds(3);
 constexpr auto kWatchLookInterval = std::chrono::seconds(1);
-// Members looked at per interval, so that a thousand waiting ranks do not flood the store.
+// The number of members to check per interval, so that a thousand waiting ranks do not flood the store.
 constexpr size_t kMembersPerLook = 8;
 
 class ProcessWatch final : public OperationWatch {
@@ -113,7 +113,7 @@ class ProcessWatch final : public OperationWatch {
     if (!lost_.empty() && !lost_since_) lost_since_ = Clock::now();
   }
 
-  // Tells where this rank waits, and compares with a few of the others.
+  // Tells where this rank waits, and compares it with a few of the others.
   std::optional<Failure> look_at_others(const job::Operation& operation) {
     const auto now = Clock::now();
     if (operation.sequence != waits_in_ || operation.point_to_point != waits_in_point_to_point_) {
@@ -136,7 +136,7 @@ class ProcessWatch final : public OperationWatch {
     return diagnostician_.disagreement(mine, some);
   }
 
-  // `last_hint`: where nothing is found.
+  // `last_hint`: the hint if nothing is found.
   Failure diagnose(const job::Operation& operation, const Failure& failure, const char* last_hint) {
     const auto engine_text = base::first_line(failure.causes.front());
     const auto followed_by_engine = [&](Failure found) {
@@ -159,7 +159,7 @@ class ProcessWatch final : public OperationWatch {
     return {Kind::kEngine, {engine_text}, lost_rank_hint(last_hint, purpose_of(operation.purpose))};
   }
 
-  // A rank that differs may have ended because of it.
+  // Looks for a difference first: a rank that differs may have ended because of it.
   Failure why_lost(const job::Operation& operation, const std::vector<int>& lost) const {
     const auto differs = diagnostician_.disagreement(log_.account(operation), diagnostician_.others());
     return differs ? *differs : diagnostician_.lost(lost, operation.purpose);
@@ -172,8 +172,8 @@ class ProcessWatch final : public OperationWatch {
     return diagnostician_.earlier_failure(operation, timeout_);
   }
 
-  // Every rank that has come this far has passed c10d's own check of names and shapes (ProcessGroupWrapper), so those that
-  // write their signature at all do so now; it tells of roots and reduce operations too.
+  // Every rank that has come this far has passed c10d's own check of names and shapes (ProcessGroupWrapper), so every rank that
+  // writes its signature does so now. The signature also contains roots and reduce operations.
   void compare_with_others(const job::Operation& operation) {
     const auto mine = signature(operation);
     const auto prefix = "cohort/call/" + std::to_string(operation.sequence) + "/";
@@ -188,7 +188,7 @@ class ProcessWatch final : public OperationWatch {
         throw_failure(failure_of(operation, diagnostician_.mismatch(operation.sequence, member, mine, theirs)));
     }
     if (operation.sequence < 2) return;
-    // Everybody is in this operation, so nobody reads the one before the last any more.
+    // Every rank is in this operation, so nobody reads the key from two operations ago any more.
     group_.store->deleteKey("cohort/call/" + std::to_string(operation.sequence - 2) + "/" +
                             std::to_string(group_.rank));
   }
@@ -211,7 +211,7 @@ class ProcessWatch final : public OperationWatch {
   job::OperationLog log_;
 
   std::mutex mutex_;
-  /// The first of them only: others may have ended since because of them.
+  /// The ranks that were seen lost first: others may have ended because of them.
   std::vector<int> lost_;
   std::optional<Clock::time_point> lost_since_;
   std::optional<Failure> obstacle_;

@@ -1,6 +1,6 @@
-/// The OperationWatch of a group whose ranks are processes: names the rank that is gone, late, or does something else.
+/// The OperationWatch of a group whose ranks are processes: names the rank that is gone, late, or in another operation.
 ///
-/// A rank that waits for longer than a second tells the others where (reports.h) and looks where they are. So ranks that
+/// A rank that waits for longer than a second tells the others where (reports.h) and reads where they are. So ranks that
 /// call different collectives find out within two seconds, without a check in each call.
 #pragma once
 
@@ -20,7 +20,7 @@ struct WatchedGroup {
   std::vector<int> ranks;  ///< default-group ranks, in group order
   int rank = 0;            ///< in the group
   std::chrono::milliseconds timeout;
-  /// The group's own; used to compare each call with TORCH_DISTRIBUTED_DEBUG=DETAIL.
+  /// The group's own store; used to compare each call with TORCH_DISTRIBUTED_DEBUG=DETAIL.
   c10::intrusive_ptr<c10d::Store> store;
 };
 

@@ -17,7 +17,7 @@ constexpr size_t kMaxReportSize = 64 << 10;
 
 std::string key(const char* kind, int rank) { return std::string("cohort/") + kind + "/" + std::to_string(rank); }
 
-// The failure's lines, an empty one, the account.
+// Writes the failure's lines, an empty line, and the account.
 std::string encode_report(const FailureReport& report) {
   return encode_failure(report.failure) + "\n" + report.account.encode();
 }
@@ -34,8 +34,8 @@ Reports::Reports(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<Peers> p
   hosted_by_rank_0_ = base::get_env("TORCHELASTIC_USE_AGENT_STORE").value_or("") != "True";
 }
 
-// LibTorch prints a page of stack frames for each call to a store that has ended, and waits without limit for one that is
-// stopped. Rank 0 hosts it, unless a launcher does.
+// Checks before each call: for a store that has ended, LibTorch prints a page of stack frames per call, and it waits without
+// limit for a store that is stopped. Rank 0 hosts the store, unless a launcher does.
 bool Reports::store_lives() const {
   return !store_lost_ && !(hosted_by_rank_0_ && (peers_->is_gone(0) || peers_->is_stopped(0)));
 }
@@ -58,7 +58,7 @@ void Reports::write(const char* kind, const std::string& text) const {
   try {
     store_->set(key(kind, rank_), std::vector<uint8_t>(text.begin(), text.end()));
   } catch (const std::exception&) {
-    // The store has ended with its host; the processes of this host can still be looked at.
+    // The store has ended with its host. The processes of this host can still be checked.
     store_lost_ = true;
   }
 }
@@ -83,7 +83,7 @@ std::optional<job::Account> Reports::waiting_of(int rank) const {
 
 std::vector<int> Reports::lost_ranks() const {
   const auto lost = peers_->gone_ranks();
-  // A rank that reported a failure before it ended is a consequence, not the cause.
+  // A rank that reported a failure before it ended is not the cause.
   std::vector<int> first;
   for (const int rank : lost) {
     if (!read("failed", rank)) first.push_back(rank);
@@ -92,7 +92,7 @@ std::vector<int> Reports::lost_ranks() const {
 }
 
 bool Reports::knows_of_failure(int rank) const {
-  // Of a rank that published nothing there is nothing to wait for.
+  // A rank that has published nothing will publish no failure.
   return !peers_->knows(rank) || peers_->is_gone(rank) || read("failed", rank).has_value();
 }
 

@@ -1,6 +1,6 @@
-/// What ranks tell each other through the store when something goes wrong: where each waits, and who failed why.
+/// Reports that ranks exchange through the store if something goes wrong: where each rank waits, and who failed and why.
 ///
-/// Python ranks write none of this, so nothing here waits for a key. No function throws: the store may have ended with the
+/// Python ranks write no reports, so nothing here waits for a key. No function throws: the store may have ended with the
 /// rank that hosts it. Thread-safe.
 #pragma once
 
@@ -21,29 +21,30 @@ namespace cohort::comm {
 
 struct FailureReport {
   base::Failure failure;
-  /// Of the operation that failed.
+  /// The operation that failed.
   job::Account account;
 };
 
 class Reports {
  public:
-  /// `store`: the job's, the same for all groups.
+  /// `store`: the job's store, the same for all groups.
   Reports(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<Peers> peers, int rank, int world_size);
 
-  /// Tells the others that this rank has noticed a failure, so that it is not taken for its cause. The first one counts.
+  /// Tells the others that this rank has noticed a failure, so that they do not take it for the cause. The first call counts.
   void publish_failure(const FailureReport& report);
   std::optional<FailureReport> failure_of(int rank) const;
 
-  /// Where this rank waits, for those that wait for it. `account.group` and `sequence` say in what.
+  /// Tells where this rank waits. `account.group` and `sequence` name the operation.
   void publish_waiting(const job::Account& account);
-  /// Where `rank` waited last; it may have gone on since.
+  /// Returns where `rank` waited last; it may have gone on since.
   std::optional<job::Account> waiting_of(int rank) const;
 
-  /// Ranks of this host whose process is gone; of several, those that died before they could report a failure.
+  /// Returns ranks of this host whose process is gone. If there are several, only those that ended before they could report a
+  /// failure.
   std::vector<int> lost_ranks() const;
 
   /// For rank 0, whose process usually hosts the store: blocks until every other rank has published a failure or is gone,
-  /// at most `limit`, so that they can still read who failed first. No effect on other ranks.
+  /// at most `limit`, so that they can still read who failed first. Does nothing on other ranks.
   void wait_until_others_know(std::chrono::milliseconds limit) const;
 
  private:

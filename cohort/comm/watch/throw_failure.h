@@ -1,4 +1,4 @@
-/// Where a Failure becomes one of LibTorch's exceptions.
+/// Turns a Failure into one of LibTorch's exceptions.
 #pragma once
 
 #include "cohort/comm/error/exception_text.h"

@@ -29,7 +29,7 @@ struct Abandoned {
   AbandonedWorks works;
 };
 
-// After a failure nobody counts on what was started, and it may never end.
+// After a failure nobody relies on operations that were started, and they may never end.
 std::atomic<bool> has_failed = false;
 
 Abandoned& abandoned() {
@@ -37,7 +37,7 @@ Abandoned& abandoned() {
   return *instance;
 }
 
-// Needs the lock, and is dropped without it: a work may hold the last reference to a tensor that Python knows.
+// Call it with the lock, and destroy the result without it: a work may hold the last reference to a tensor that Python knows.
 AbandonedWorks take_completed(AbandonedWorks& works) {
   AbandonedWorks completed;
   for (auto it = works.begin(); it != works.end();) {
@@ -61,7 +61,7 @@ size_t complete_pending_operations() {
   AbandonedWorks works;
   {
     const std::lock_guard lock(abandoned().mutex);
-    works = abandoned().works;  // those that do not complete stay there: the engine may still use their memory
+    works = abandoned().works;  // works that do not complete stay there: the engine may still use their memory
   }
   size_t num_lost = 0;
   for (const auto& [work, is_receive] : works) {
@@ -135,7 +135,7 @@ void TrackedWork::throw_explained(const Failure& failure) const {
   throw_failure(watch_->find_cause(operation_, failure));
 }
 
-// An operation that goes on when its wait ends has run out of time, whatever the engine says of it.
+// An operation that still runs when its wait ends has timed out, whatever the engine says.
 Failure TrackedWork::failure_of_wait(const std::exception& error) const {
   const bool has_ended = work_->isCompleted() || work_->exception();
   return has_ended ? translate_(error) : Failure{.kind = Failure::Kind::kTimeout, .causes = {text_of(error)}};
@@ -154,7 +154,7 @@ bool TrackedWork::wait_in_slices() {
     try {
       return work_->wait(kLookInterval);
     } catch (const std::exception&) {
-      if (work_->isCompleted()) break;  // done or failed, which the last wait tells
+      if (work_->isCompleted()) break;  // completed or failed; the last wait below throws
     }
     const auto obstacle = watch_->find_obstacle(operation_);
     if (!obstacle.empty()) throw_explained({.kind = Failure::Kind::kObstacle, .causes = {obstacle}});
@@ -162,7 +162,7 @@ bool TrackedWork::wait_in_slices() {
   return wait_for_engine(kNoTimeout);
 }
 
-// Gloo's collectives can be waited for in slices; its send and receive cannot, as a time-out there ends the connection.
+// Gloo's collectives allow several waits in a row. Its send and receive do not: a time-out there ends the connection.
 bool TrackedWork::wait(std::chrono::milliseconds timeout) {
   is_awaited_ = true;
   timeout = base::bounded_time(timeout);

@@ -1,9 +1,9 @@
 /// TrackedWork: a c10d::Work that explains its failure and is counted until it has completed.
 ///
-/// Wraps the Work of an engine (Gloo). Semantics are the engine's, with two additions: an exception is turned into one that
-/// says which operation failed, where and because of whom; a rank that waits looks after its peers, for an engine may wait
-/// on a rank that lives while the one that died holds both up; and an operation that nobody waited for is known at exit, where
-/// destroying its group would block until the time-out.
+/// Wraps the Work of an engine (Gloo). Semantics are the engine's, with three additions. An exception says which operation
+/// failed, where and because of which rank. A rank that waits watches its peers, because an engine may wait for a rank that lives
+/// while a dead rank holds up both. An operation that nobody waited for is known at exit, where destroying its group would block
+/// until the time-out.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -23,15 +23,15 @@ namespace cohort::comm {
 
 class TrackedWork : public c10d::Work {
  public:
-  /// What an exception of the engine says, as a Failure with one cause.
+  /// Converts an exception of the engine to a Failure with one cause.
   using Translator = base::Failure (*)(const std::exception&);
 
-  /// `after` (may be empty) runs once, before the Work first reports completion: for results that need a last touch.
+  /// `after` (may be empty) runs once, before the Work first reports completion, to finish the results.
   TrackedWork(c10::intrusive_ptr<c10d::Work> work, job::Operation operation, std::shared_ptr<OperationWatch> watch,
               Translator translate, std::function<void()> after = {});
   ~TrackedWork() override;
 
-  /// Before anybody waits: result() and the future give these tensors in place of the engine's.
+  /// Makes result() and the future return these tensors instead of the engine's. Call it before anybody waits.
   void replace_result(std::vector<at::Tensor> tensors) { result_ = std::move(tensors); }
 
   bool isCompleted() override;
@@ -62,10 +62,10 @@ class TrackedWork : public c10d::Work {
   std::atomic<bool> is_awaited_ = false;
 };
 
-/// Operations of this process that have been started and were dropped or not yet seen complete. Thread-safe.
+/// Returns the number of this process's operations that were started and then dropped or not yet seen complete. Thread-safe.
 size_t num_pending_operations();
-/// Waits for those that were dropped, each within its time-out; not for receives, which nobody would see, and for none after an
-/// operation has failed. Returns: how many have not completed.
+/// Waits for dropped operations, each within its time-out. Does not wait for receives, which nobody would see, nor for anything
+/// after an operation has failed. Returns: how many have not completed.
 size_t complete_pending_operations();
 
 }  // namespace cohort::comm

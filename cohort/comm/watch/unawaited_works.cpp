@@ -11,10 +11,10 @@
 namespace cohort::comm {
 namespace {
 
-// Longer lists help nobody.
+// A longer list does not help the reader.
 constexpr size_t kMostNamed = 4;
 
-// Leaked: a Work may go while the process exits.
+// Leaked: a Work may be destroyed while the process exits.
 struct UnawaitedWorks {
   std::vector<std::string> names;
   size_t count = 0;

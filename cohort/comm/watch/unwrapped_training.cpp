@@ -25,9 +25,9 @@ std::mutex mutex;
 std::atomic<bool> watching = false;
 std::atomic<int> last_pass = -1;
 
-// What is changed under `mutex`.
+// State that is changed under `mutex`.
 Watch& watch() {
-  static auto* const the_watch = new Watch;  // lives as long as threads may
+  static auto* const the_watch = new Watch;  // never destroyed: threads may still use it
   return *the_watch;
 }
 
@@ -38,7 +38,7 @@ void stop_watching() {
   watch().handle.reset();
 }
 
-// Whoever hooks into the moment at which a gradient is there does something with it: the wrappers of other libraries do.
+// Code that adds a hook for the moment a gradient is ready uses the gradient: wrappers of other libraries do so.
 bool has_hooks(torch::autograd::Node& leaf) {
   return !leaf.post_hooks().empty() || leaf.tensor_post_acc_grad_hooks() != nullptr;
 }
@@ -59,7 +59,7 @@ void warn() {
                     (training.advice.empty() ? "" : " " + training.advice));
 }
 
-// A gradient reaches a leaf in pass after pass; passes are told apart by autograd's number for them.
+// Called for each node. A leaf gets a gradient in each pass; autograd's number of the pass tells passes apart.
 std::unique_ptr<at::ObserverContext> on_backward_node(const at::RecordFunction& record) {
   if (!watching || std::strcmp(record.name(), "torch::autograd::AccumulateGrad") != 0) return nullptr;
   const auto node = torch::autograd::get_current_node();

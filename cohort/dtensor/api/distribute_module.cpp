@@ -12,7 +12,7 @@
 namespace cohort {
 namespace {
 
-// The gradient as its parameter lies. Plain gradients are whole: all ranks have the same.
+// Returns the gradient in its parameter's placements. A plain gradient counts as replicated: all ranks have the same.
 at::Tensor laid_gradient(const at::Tensor& parameter, const at::Tensor& gradient, const Placements& placements) {
   TORCH_CHECK(is_dtensor(parameter), "[cohort] DTensor: a parameter of shape ", parameter.sizes(),
               " that was distributed is a plain tensor now, so that each rank would train its own\n  hint: give "
@@ -28,7 +28,7 @@ at::Tensor laid_gradient(const at::Tensor& parameter, const at::Tensor& gradient
   return of_mesh.placements() == wanted ? at::Tensor(of_mesh) : at::Tensor(of_mesh.redistribute(wanted));
 }
 
-// Nothing is recorded: the gradient of a gradient flows through the move all the same where that is wanted.
+// Sets a hook. It does not record; if wanted, the gradient of a gradient still flows through the redistribution.
 void lay_gradient_as(const at::Tensor& parameter, const Placements& placements) {
   parameter.register_hook([placements, weak = c10::weak_intrusive_ptr<c10::TensorImpl>(parameter.getIntrusivePtr())](
                               const at::Tensor& gradient) -> at::Tensor {
@@ -37,7 +37,7 @@ void lay_gradient_as(const at::Tensor& parameter, const Placements& placements) 
   });
 }
 
-// Tensor::set_data, which takes private devices' tensors of other dispatch keys for another kind.
+// Replaces Tensor::set_data, which rejects tensors of private devices with other dispatch keys as another type.
 void take_data(const at::Tensor& parameter, const DTensor& distributed) {
   auto* const impl = parameter.unsafeGetTensorImpl();
   const bool is_alike = parameter.device() == distributed.device() && parameter.dtype() == distributed.dtype();
@@ -63,7 +63,7 @@ void distribute_parameter(const at::Tensor& parameter, const DeviceMesh& mesh, c
                           std::optional<int> src_rank) {
   TORCH_CHECK_VALUE(!is_dtensor(parameter), "[cohort] distribute_parameter: the parameter is a DTensor already, ",
                     DTensor(parameter).spec().to_string(),
-                    "\n  hint: DTensor(x).redistribute(placements) gives it other placements");
+                    "\n  hint: change its placements with DTensor(x).redistribute(placements)");
   TORCH_CHECK_VALUE(!parameter.grad().defined(),
                     "[cohort] distribute_parameter: the parameter has a gradient, which would stay a plain tensor"
                     "\n  hint: call zero_grad() before");

@@ -26,10 +26,10 @@ using torch::autograd::Variable;
 using torch::autograd::variable_list;
 using Grads = std::optional<Placements>;
 
-// autograd::Function looks for arguments of this very type.
+// autograd::Function only finds arguments of exactly this type.
 const at::Tensor& as_variable(const DTensor& tensor) { return tensor; }
 
-// A gradient of what is Partial is whole: every summand has the same.
+// The gradient of a Partial tensor is replicated: every partial value has the same gradient.
 Placements gradient_placements(const Placements& placements) {
   Placements result;
   for (const auto& placement : placements) {
@@ -38,14 +38,14 @@ Placements gradient_placements(const Placements& placements) {
   return result;
 }
 
-// What backward needs to know.
+// The state that backward needs.
 struct Way : torch::CustomClassHolder {
   Way(DeviceMesh mesh, Placements placements) : mesh(std::move(mesh)), placements(std::move(placements)) {}
   DeviceMesh mesh;
-  Placements placements;  ///< the gradient's
+  Placements placements;  ///< the gradient's placements
   std::vector<int64_t> shape = {};
-  std::optional<at::ScalarType> dtype = {};       ///< the gradient's
-  std::optional<at::ScalarType> comm_dtype = {};  ///< in which it is moved
+  std::optional<at::ScalarType> dtype = {};       ///< the gradient's dtype
+  std::optional<at::ScalarType> comm_dtype = {};  ///< the dtype in which it is redistributed
 };
 
 void keep(AutogradContext* context, c10::intrusive_ptr<Way> way) {
@@ -57,7 +57,7 @@ c10::intrusive_ptr<Way> kept(AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<Way>(context->saved_data["way"].toCapsule());
 }
 
-// A gradient may be plain, such as zeros that autograd made: all ranks have the same.
+// A gradient may be plain, such as zeros made by autograd: all ranks have the same.
 DTensor as_dtensor(const at::Tensor& gradient, const DeviceMesh& mesh) {
   return is_dtensor(gradient) ? DTensor(gradient) : DTensor::from_local(gradient, mesh, dtensor::replicated(mesh));
 }
@@ -76,7 +76,8 @@ struct Moved : torch::autograd::Function<Moved> {
     auto result = is_in_mesh ? dtensor::moved(local, parts.mesh, parts.placements, placements, tensor.sizes()) : local;
     const bool is_shared = result.is_same(parts.local);
     const bool stays_own = parts.is_own && dtensor::has_partial(placements);
-    // On axes of one rank nothing moves: what is not Partial may be written, and then must not be part of what is.
+    // On axes of one rank nothing moves. The user may write a result that is not Partial, so it must not share a Partial's
+    // memory.
     if (is_shared) result = parts.is_own && !stays_own ? result.clone() : result.detach();
     auto wrapper = dtensor::make_dtensor(std::move(result), parts.mesh, placements, tensor.sizes(), tensor.strides());
     dtensor::parts_of(wrapper).is_own = is_shared && stays_own;
@@ -86,7 +87,7 @@ struct Moved : torch::autograd::Function<Moved> {
     if (!gradients[0].defined()) return {{}, {}, {}};
     const auto way = kept(context);
     const auto gradient = as_dtensor(gradients[0], way->mesh);
-    // What is whole stays whole, as summands would have to be added up once more.
+    // A replicated gradient stays replicated: a Partial would have to be reduced once more.
     auto to = way->placements;
     for (size_t axis = 0; axis < to.size(); ++axis) {
       if (to[axis].is_partial() && !gradient.placements()[axis].is_partial()) to[axis] = Replicate();
@@ -126,7 +127,7 @@ struct ToLocal : torch::autograd::Function<ToLocal> {
   }
 };
 
-// What the parts make up if all ranks have as much as this one.
+// Returns the global shape if all ranks have local tensors of this size.
 std::vector<int64_t> whole_shape(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements) {
   auto shape = local.sizes().vec();
   for (size_t axis = 0; axis < placements.size(); ++axis) {
@@ -156,14 +157,14 @@ DTensor leaf_of(const at::Tensor& local, const ShardSpec& spec, bool requires_gr
   return leaf;
 }
 
-// All ranks of the mesh must have what this rank has; replicas get the first one's values.
+// Checks that all ranks of the mesh have the same description, and sets replicas to the first rank's values.
 at::Tensor checked(const at::Tensor& local, const ShardSpec& spec) {
   const comm::CalledFor purpose(mesh::kDTensorMove);
   const auto groups = spec.mesh().groups();
   comm::agree({.function = "DTensor::from_local",
                .outcome = "no DTensor was made",
-               .hint = "parts of different sizes need options.shape and options.stride",
-               .facts = {{"the shape of the whole tensor", mesh::tuple_text(spec.shape())}}},
+               .hint = "set options.shape and options.stride if shards have different sizes",
+               .facts = {{"the global shape", mesh::tuple_text(spec.shape())}}},
               groups);
   auto result = local;
   for (size_t axis = 0; axis < groups.size(); ++axis) {
@@ -180,8 +181,9 @@ bool is_dtensor(const at::Tensor& tensor) { return dtensor::is_dtensor(tensor); 
 
 DTensor::DTensor(at::Tensor tensor) : at::Tensor(std::move(tensor)) {
   TORCH_CHECK_TYPE(
-      is_dtensor(*this), "[cohort] DTensor: ", defined() ? "this tensor is a plain one" : "no tensor",
-      "\n  hint: distribute_tensor(x, mesh, placements) makes one of a whole tensor, DTensor::from_local of parts");
+      is_dtensor(*this), "[cohort] DTensor: ", defined() ? "this tensor is not a DTensor" : "this tensor is undefined",
+      "\n  hint: make a DTensor from a full tensor with distribute_tensor(x, mesh, placements), or from shards with "
+      "DTensor::from_local");
 }
 
 DTensor::DTensor(const at::Tensor& local, const ShardSpec& spec) {

@@ -1,28 +1,26 @@
-/// DTensor: a tensor of which each rank of a mesh has a part, and which LibTorch's functions take as if it were whole.
+/// DTensor: a tensor of which each rank of a mesh has a local tensor. LibTorch's functions take it like the full tensor.
 ///
 ///     DTensor weight = distribute_tensor(whole, mesh, {Shard(0)});     // each rank gets its rows
 ///     at::Tensor y = at::linear(x, weight).relu();                     // one process's code; x: all ranks have it
-///     DTensor(y).placements();                                         // {Shard(1)}: nothing had to be exchanged
+///     DTensor(y).placements();                                         // {Shard(1)}: no communication was needed
 ///     at::Tensor all = DTensor(y).full_tensor();
 ///
-/// It is an at::Tensor, made of an ordinary TensorImpl below autograd: nn modules, optimizers and backward() know nothing of
-/// it. A
-/// DTensor among the arguments makes the result one; an operation's sharding rule says how the ranks do it together, and moves
-/// arguments where they have to lie otherwise (comm_counts.h counts that and tells it).
+/// A DTensor is an at::Tensor, made of an ordinary TensorImpl below autograd: nn modules, optimizers and backward() need not know
+/// it. A DTensor among the arguments makes the result a DTensor. The operation's sharding rule defines how the ranks run it
+/// together, and redistributes arguments if necessary (comm_counts.h counts and logs this).
 ///
-/// Plain tensors beside DTensors count as whole on all ranks, where Python has an error; one that requires a gradient is an
-/// error.
-/// An operation without a rule is an error that names it: nothing is gathered behind your back. Reading data is one, too.
-/// A Partial stays one through sums and products by numbers (lazily), and is reduced when an operation needs its values: once, as
-/// the result is kept with it until one of both is written.
-/// A view whose cut cannot be kept is gathered, and then shares no memory with what it views.
-/// Random numbers, dropout among them, are drawn whole by every rank from LibTorch's generator: ranks must have the same seed.
+/// A plain tensor beside DTensors counts as replicated, where Python has an error; if it requires a gradient, it is an error.
+/// An operation without a rule is an error that names it: nothing is gathered without your knowledge. So is reading data.
+/// A Partial stays a Partial through sums and products with numbers (lazily). An operation that needs its values reduces it,
+/// once: the result is kept with the tensor until either is written.
+/// A view that cannot keep its shards is gathered, and then does not share memory with its base.
+/// Every rank draws the random numbers of the full tensor, for dropout too, from LibTorch's generator: ranks need the same seed.
 ///
-/// Collective: whatever communicates, so that every rank of the mesh makes the same calls in the same order. On a rank that the
-/// mesh does not have, DTensors can be made, with no elements, but not calculated with.
-/// DTensors need a dispatch key of LibTorch that nobody else may use: the first one throws c10::NotImplementedError if it is not
-/// free, all else in the library works. Follows torch/distributed/tensor/_api.py of PyTorch 2.13.
-/// Arguments of autograd::Function::apply must be of the type at::Tensor, as it takes others for constants.
+/// Collective: everything that communicates; every rank of the mesh makes the same calls in the same order. A rank outside of
+/// the mesh can make DTensors, without elements, but cannot compute with them.
+/// DTensors need a dispatch key of LibTorch for themselves. If another library uses the key, the first DTensor throws
+/// c10::NotImplementedError; the rest of the library works. Follows torch/distributed/tensor/_api.py of PyTorch 2.13.
+/// Pass arguments of autograd::Function::apply as at::Tensor: it takes other types for constants.
 /// Thread-safety: as for tensors; a rank's threads must not communicate at the same time.
 #pragma once
 
@@ -42,66 +40,67 @@
 namespace cohort {
 
 struct FromLocalOptions {
-  /// Compares shapes of the ranks, and gives replicas the values of the first rank of each axis. Communicates.
+  /// Compares the shapes of all ranks, and sets replicas to the values of the first rank of each axis. Communicates.
   bool run_check = false;
-  /// The whole's, both or neither (c10::Error); without them every rank's part has the same size.
+  /// Global shape and stride: both or neither (c10::Error). If empty, all ranks' local tensors have the same size.
   std::vector<int64_t> shape = {};
   std::vector<int64_t> stride = {};
-  /// How the gradient of `local` lies. Default: as the tensor, whole where that is Partial.
+  /// The placements of `local`'s gradient. If absent, the tensor's, but Replicate() instead of Partial().
   std::optional<Placements> grad_placements = {};
 };
 
 struct RedistributeOptions {
-  /// In which dtype forward communicates, and that of the result. Default: the tensor's.
+  /// The dtype in which forward communicates, and of the result. If absent, the tensor's.
   std::optional<at::ScalarType> forward_dtype = {};
-  /// In which dtype backward communicates. Default: the tensor's; the gradient always has that.
+  /// The dtype in which backward communicates. If absent, the tensor's. The gradient always has the tensor's dtype.
   std::optional<at::ScalarType> backward_dtype = {};
 };
 
 class COHORT_API DTensor : public at::Tensor {
  public:
-  /// The same tensor by its other name. Throws c10::TypeError for a plain or undefined tensor.
+  /// Casts an at::Tensor that is a DTensor. Throws c10::TypeError for a plain or undefined tensor.
   explicit DTensor(at::Tensor tensor);
-  /// Of this rank's part and its description, as to_local() and spec() give them. A leaf that shares the part's memory, and
-  /// requires a gradient if the part does.
-  /// Throws c10::ValueError if the part has another shape than the spec says.
+  /// Makes a DTensor of this rank's local tensor and a description, as to_local() and spec() return them. The result is a leaf
+  /// that shares memory with `local`, and requires a gradient if `local` does.
+  /// Throws c10::ValueError if `local` does not have the shape that the spec gives this rank.
   DTensor(const at::Tensor& local, const ShardSpec& spec);
 
-  /// Of parts that the ranks have. Shares memory with `local`, to which gradients flow back.
+  /// Makes a DTensor of the ranks' local tensors. Shares memory with `local`, to which gradients flow back.
   /// Throws what ShardSpec throws; c10::Error if only one of shape and stride is given, or run_check finds other shapes.
   static DTensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements,
                             const FromLocalOptions& options = {});
 
-  /// This rank's part, of a Partial its summand. Shares memory; but a Partial that an operation made gives a copy, as all ranks
-  /// remember what it adds up to. Who writes it, writes it on all ranks. Gradients flow back: in `grad_placements`, by default
-  /// as the tensor lies, whole where that is Partial.
+  /// Returns this rank's local tensor; for a Partial, its partial value. Shares memory, except for a Partial that an operation
+  /// made: then it is a copy, because all ranks keep the reduced value. If you write to the result, do so on all ranks. Gradients
+  /// flow back, in `grad_placements`; if absent, in the tensor's placements, with Replicate() instead of Partial().
   at::Tensor to_local(const std::optional<Placements>& grad_placements = {}) const;
-  /// In other placements on the same mesh, by all-gather, all-reduce, reduce-scatter, all-to-all or without communication.
-  /// Gradients flow back by the opposite moves, to any order.
-  /// Throws c10::ValueError for another number of placements, c10::Error to make a Partial of what is none.
+  /// Returns the tensor in other placements on the same mesh, by all-gather, all-reduce, reduce-scatter, all-to-all or without
+  /// communication. Gradients flow back by the inverse redistribution, to any order.
+  /// Throws c10::ValueError for another number of placements, c10::Error for Partial() if the tensor is not already Partial.
   DTensor redistribute(const Placements& placements, const RedistributeOptions& options = {}) const;
-  /// All of it, on all ranks. Gradients flow back; `grad_placements`: how the result's gradients lie, by default whole.
+  /// Returns the full tensor, on all ranks. Gradients flow back. `grad_placements`: the placements of the result's gradient; if
+  /// absent, replicated.
   at::Tensor full_tensor(const std::optional<Placements>& grad_placements = {}) const;
 
   const Placements& placements() const;
   const DeviceMesh& device_mesh() const;
   ShardSpec spec() const;
-  /// As Python writes it, with this rank's part. (Printing the at::Tensor is an error.)
+  /// Returns Python's text, with this rank's local tensor. (Printing the at::Tensor is an error.)
   std::string to_string() const;
 };
 
-/// False for an undefined tensor.
+/// Returns false for an undefined tensor.
 COHORT_API bool is_dtensor(const at::Tensor& tensor);
 
-/// Collective over the mesh: every rank calls it with a leaf of the same shape and dtype, of which the values count on the
-/// source: the rank that is number `src_data_rank` in the group of every axis. Without one (nullopt) all ranks have the same
-/// values: each keeps its part, nothing is sent. Without placements the tensor is replicated. The result is a leaf that
-/// requires a gradient if `tensor` does. A DTensor that lies so on `mesh` already is given back.
-/// A tensor that is elsewhere is moved to the mesh's type of device first. As in PyTorch parts are contiguous, and a tensor
-/// that is replicated on the way is overwritten with the source's values in place if it is contiguous. Partial("sum") divides
-/// by the number of ranks.
-/// Throws c10::Error for a tensor that is no leaf; c10::ValueError for a number of placements that is not the mesh's, for a
-/// DTensor that lies otherwise, and for Partials of "product" and bits, which have no inverse; c10::IndexError for dims that
+/// Distributes a tensor. Collective over the mesh: every rank calls it with a leaf of the same shape and dtype. The values are
+/// those of the source rank, which is number `src_data_rank` in the group of every axis. If `src_data_rank` is absent, all ranks
+/// have the same values: each keeps its shard, without communication. If `placements` is empty, the tensor is replicated. The
+/// result is a leaf that requires a gradient if `tensor` does. A DTensor with these placements on `mesh` is returned as it is.
+/// A tensor on another device is first moved to the mesh's device type. As in PyTorch, shards are contiguous, and a contiguous
+/// tensor that is replicated on the way is overwritten in place with the source's values. Partial("sum") divides by the number of
+/// ranks.
+/// Throws c10::Error for a tensor that is not a leaf; c10::ValueError if the mesh needs another number of placements, for a
+/// DTensor with other placements, and for Partials of "product" and bits, which have no inverse; c10::IndexError for dims that
 /// the tensor does not have.
 COHORT_API DTensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh,
                                      const Placements& placements = {}, std::optional<int> src_data_rank = 0);

@@ -19,7 +19,7 @@ at::TensorOptions there(const DeviceMesh& mesh, const at::TensorOptions& options
   return options.device(device_of(mesh)).requires_grad(false);
 }
 
-// `make` gives the part, or the whole tensor, of which this rank keeps its part.
+// `make` returns the local tensor, or the full tensor, of which this rank keeps its shard.
 DTensor made(c10::IntArrayRef shape, const DeviceMesh& mesh, const Placements& placements,
              const at::TensorOptions& options, bool makes_whole, const Make& make) {
   make_ready();
@@ -62,7 +62,7 @@ DTensor empty(c10::IntArrayRef shape, const DeviceMesh& mesh, const Placements& 
 DTensor full(c10::IntArrayRef shape, const c10::Scalar& value, const DeviceMesh& mesh, const Placements& placements,
              const at::TensorOptions& options) {
   const auto typed =
-      options.has_dtype() ? options : options.dtype(at::full({}, value).dtype());  // as at::full finds it
+      options.has_dtype() ? options : options.dtype(at::full({}, value).dtype());  // the dtype that at::full chooses
   return made(shape, mesh, placements, typed, false, [&](c10::IntArrayRef sizes, const at::TensorOptions& on_device) {
     return at::full(sizes, value, on_device);
   });

@@ -1,10 +1,10 @@
-/// DTensors made where they lie: each rank makes its part.
+/// Factories of DTensors: each rank makes only its local tensor.
 ///
 ///     const DTensor mask = cohort::dtensor::zeros({1024, 4096}, mesh, {Shard(1)}, at::kFloat);
 ///
-/// Without placements the tensor is replicated. rand and randn give what LibTorch's own give for the seed, however the tensor
-/// lies:
-/// every rank draws all of it (Python promises that on GPUs only). Throws what ShardSpec throws.
+/// If `placements` is empty, the tensor is replicated. rand and randn return the same values as LibTorch's functions for the
+/// seed, whatever the placements: every rank draws all of them (Python guarantees this only on GPUs). Throws what ShardSpec
+/// throws.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -19,7 +19,7 @@
 
 namespace cohort::dtensor {
 
-/// `options`: dtype and requires_grad; the device is the mesh's.
+/// `options`: dtype and requires_grad. The device is the mesh's.
 COHORT_API DTensor zeros(c10::IntArrayRef shape, const DeviceMesh& mesh, const Placements& placements = {},
                          const at::TensorOptions& options = {});
 COHORT_API DTensor ones(c10::IntArrayRef shape, const DeviceMesh& mesh, const Placements& placements = {},

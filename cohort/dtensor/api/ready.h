@@ -1,4 +1,4 @@
-/// What must have happened before the first DTensor exists.
+/// Prepares this process for DTensors; called before the first one is made.
 #pragma once
 
 #include "cohort/dtensor/dispatch/rule_table.h"
@@ -6,7 +6,7 @@
 
 namespace cohort::dtensor {
 
-/// Throws c10::NotImplementedError if DTensors cannot be had in this process.
+/// Throws c10::NotImplementedError if this process cannot have DTensors.
 inline void make_ready() { install(add_all_rules); }
 
 }  // namespace cohort::dtensor

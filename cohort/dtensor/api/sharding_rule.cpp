@@ -27,7 +27,7 @@ void check_option(const dtensor::Call& call, const ShardingOption& option) {
       option.operands.size() == call.operands().size() && option.results.size() == call.num_results(),
       "[cohort] the sharding rule of ", call.name(), " names ", option.operands.size(), " tensors and ",
       option.results.size(), " results, but the call has ", call.operands().size(), " and ", call.num_results(),
-      "\n  hint: an option has a placement for each tensor among the arguments that is there, and for each result");
+      "\n  hint: give an option one placement for each defined tensor among the arguments, and one for each result");
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ Call::Call(const c10::OperatorHandle& op, torch::jit::Stack& stack)
     if (value.isTensor()) {
       add_operand(value.toTensor(), i, -1);
     } else if (value.isList()) {
-      int64_t item = 0;  // its tensors may be absent
+      int64_t item = 0;  // tensors of the list may be undefined
       for (const auto& one : value.toListRef()) {
         if (one.isTensor()) add_operand(one.toTensor(), i, item);
         ++item;
@@ -66,15 +66,15 @@ void Call::check_operands() {
   }
   TORCH_CHECK(mesh_, "[cohort] DTensor: ", name(), " came without a DTensor among its arguments");
   TORCH_CHECK_VALUE(mesh_->coordinate(), "[cohort] DTensor: ", name(), " on a rank that ", *mesh_,
-                    " does not have\n  hint: only ranks of the mesh calculate: if (mesh.coordinate()) ...");
+                    " does not have\n  hint: compute only on ranks of the mesh: if (mesh.coordinate()) ...");
   const bool records = at::GradMode::is_enabled();
   for (const auto& operand : operands_) {
     if (is_dtensor(operand.tensor)) continue;
     TORCH_CHECK_NOT_IMPLEMENTED(
         !operand.is_written, "[cohort] DTensor: ", name(), " would write a DTensor's values into argument ",
         operand.argument, ", a plain tensor of shape ", operand.sizes(),
-        "\n  hint: x.copy_(DTensor(y).full_tensor()) gathers it first; a gradient is plain here and a DTensor there if "
-        "its parameter was distributed after the first backward: clear gradients with zero_grad() in between");
+        "\n  hint: gather it first with x.copy_(DTensor(y).full_tensor()); a gradient is plain here and a DTensor "
+        "there if its parameter was distributed after the first backward: clear gradients with zero_grad() in between");
     TORCH_CHECK_NOT_IMPLEMENTED(!records || !operand.tensor.requires_grad(), "[cohort] DTensor: argument ",
                                 operand.argument, " of ", name(), ", of shape ", operand.sizes(),
                                 ", is a plain tensor that requires a gradient, beside DTensors: its gradient would "
@@ -113,7 +113,7 @@ std::vector<bool> Call::dims_argument(size_t index, int64_t ndim) const {
   return flags;
 }
 
-// The caller's lists stay as they are.
+// Copies a list first, so that the caller's list does not change.
 void Call::set_local(size_t operand, at::Tensor part) {
   const auto& of = operands_[operand];
   auto& value = local_[of.argument];

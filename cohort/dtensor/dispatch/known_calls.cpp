@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMostCalls = 4096;
 constexpr size_t kMostNumbers = (size_t{16} << 20) / sizeof(int64_t);
 
-// What follows in a key.
+// The kind of the next value in a key.
 enum Mark : int64_t { kNone, kInt, kBool, kDouble, kString, kDevice, kGenerator, kList, kUndefined, kPlain, kParts };
 
 struct HashOfKey {

@@ -1,4 +1,4 @@
-/// What a rule has said of a call, for calls that are like it: a training step repeats the same ones.
+/// The sharding propagation cache: keeps plans for calls that repeat, as in training steps.
 #pragma once
 
 #include <c10/util/SmallVector.h>
@@ -15,12 +15,12 @@
 
 namespace cohort::dtensor {
 
-/// What plans and whole shapes depend on, as numbers: the rule, and of each argument its value, or, of a tensor, the sizes, the
-/// dtype, how it lies in memory and how on the mesh. Of floating-point numbers only whether they are 0, unless the rule reads
-/// them: optimizers have other ones in each step.
+/// The key: everything on which plans and global shapes depend, as numbers. It has the rule and, for each argument, its value or,
+/// for a tensor, sizes, dtype, memory layout and placements. Of a floating-point number it has only whether it is 0, unless the
+/// rule reads numbers: optimizers pass other numbers in each step.
 class CallKey {
  public:
-  /// Of a call whose arguments are all of known kinds; else is_complete() is false.
+  /// If an argument is of an unknown kind, is_complete() is false.
   CallKey(const Rule& rule, const Call& call);
 
   bool is_complete() const { return is_complete_; }
@@ -38,25 +38,26 @@ class CallKey {
   bool is_complete_ = true;
 };
 
-/// Of one kind of call.
+/// The cached plan for calls with one key.
 struct KnownCall {
   Plan plan;
-  std::vector<bool> stays;          ///< operand by operand: it lies as planned
-  std::optional<RowGather> gather;  ///< of the only operand that has to travel, which is multiplied
-  bool may_share;                ///< no result shares memory with an operand, so that moved operands may be remembered
-  std::vector<int64_t> written;  ///< operands, by the schema: LibTorch counts no others
-  std::vector<int64_t> written_results;  ///< result by result: the operand that it is, -1: none
-  std::vector<Shape> shapes;             ///< of the whole results; empty until the operation has run for the first time
-  /// Of the results; weak, as a mesh must go when its tensors have gone.
+  std::vector<bool> stays;          ///< per operand: whether it already has the planned placements
+  std::optional<RowGather> gather;  ///< the product's operand that is gathered, if nothing else is communicated
+  bool may_share;  ///< whether results share no memory with operands, so that moved operands can be cached
+  std::vector<int64_t> written;          ///< operands that the schema says are written; LibTorch counts only those
+  std::vector<int64_t> written_results;  ///< per result: the operand that it is; -1 if it is a new tensor
+  std::vector<Shape> shapes;             ///< global shapes of the results; empty until the operation has run once
+  /// Layouts of the results; weak, because a mesh must be freed with its tensors.
   std::vector<std::weak_ptr<const Layout>> layouts;
 };
 
-/// This thread's; undefined if there is none. At most 4096 and 16 MiB of keys: then all are forgotten.
+/// Returns an entry of this thread's cache, or null. The cache has at most 4096 entries and 16 MiB of keys, and is
+/// cleared when it is full.
 std::shared_ptr<KnownCall> find_known_call(const CallKey& key);
 void know_call(CallKey key, std::shared_ptr<KnownCall> call);
-/// Forgets those of all threads. Not while another thread uses DTensors.
+/// Clears the caches of all threads. Not while another thread uses DTensors.
 void forget_known_calls();
-/// How many this thread has.
+/// Returns the number of entries in this thread's cache.
 COHORT_TEST_API size_t num_known_calls();
 
 }  // namespace cohort::dtensor

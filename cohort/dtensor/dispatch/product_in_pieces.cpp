@@ -15,16 +15,16 @@
 namespace cohort::dtensor {
 namespace {
 
-// ---- what a plan says ----
+// ---- The plan ----
 
-// The only axis on which the operand changes, if that is from a cut of its rows to the whole.
+// Returns the only axis on which the operand changes, if it changes there from a shard of its rows to Replicate().
 std::optional<int64_t> gathered_axis(const Placements& now, const Placements& to, int64_t rows_dim,
                                      const DeviceMesh& mesh) {
   std::optional<int64_t> found;
   for (int64_t axis = 0; axis < mesh.ndim(); ++axis) {
     const bool is_row_cut = now[axis].is_shard_like() && now[axis].dim() == rows_dim;
     if (now[axis] == to[axis]) {
-      if (found && is_row_cut) return std::nullopt;  // a cut of what the gathered one has left
+      if (found && is_row_cut) return std::nullopt;  // a shard of what the gathered axis leaves
     } else if (found || !is_row_cut || !to[axis].is_replicate() || mesh.size(axis) == 1) {
       return std::nullopt;
     } else {
@@ -44,7 +44,7 @@ bool travels(const Call& call, const Plan& plan, size_t operand) {
 
 bool is_alike_for_all_rows(const Operand& added) { return added.dim() < 2 || added.sizes()[added.dim() - 2] == 1; }
 
-// ---- how many pieces ----
+// ---- The number of pieces ----
 
 using WeakGroup = c10::weak_intrusive_ptr<c10d::ProcessGroup>;
 using GroupOnDevice = std::pair<c10d::ProcessGroup*, c10::DeviceType>;
@@ -55,7 +55,7 @@ struct Decisions {
 };
 
 int64_t pieces_over(const Group& group, c10::DeviceType device) {
-  static auto* const decisions = new Decisions;  // lives as long as threads may
+  static auto* const decisions = new Decisions;  // never destroyed: threads may still use it
   const GroupOnDevice key(group.get(), device);
   {
     const std::lock_guard lock(decisions->mutex);
@@ -63,7 +63,7 @@ int64_t pieces_over(const Group& group, c10::DeviceType device) {
     if (known != decisions->by_group.end() && !known->second.first.expired()) return known->second.second;
   }
   const int64_t num_pieces = mesh::pieces_for_cores(group, device);
-  std::vector<WeakGroup> gone;  // let go without the lock
+  std::vector<WeakGroup> gone;  // released without the lock
   const std::lock_guard lock(decisions->mutex);
   auto& by_group = decisions->by_group;
   for (auto it = by_group.begin(); it != by_group.end();) {
@@ -75,16 +75,16 @@ int64_t pieces_over(const Group& group, c10::DeviceType device) {
   return num_pieces;
 }
 
-// ---- the product ----
+// ---- The product ----
 
-// The rows, gathered, are [outer, positions], and of the positions each rank has a chunk; of matrices side by side, outer is
-// how many there are.
+// The gathered rows are [outer, positions], and each rank has a chunk of the positions. For batched matrices, outer is the number
+// of matrices.
 struct Rows {
   int64_t outer;
   int64_t positions;
 };
 
-// Alike along the axis; elsewhere, and in another mesh of this shape, there may be others.
+// Equal on all ranks of the axis. On other axes, and in another mesh of this shape, the numbers may differ.
 std::optional<Rows> rows_of(const Call& call, const RowGather& gather, const Plan& plan) {
   const auto& first = call.operand(gather.operand);
   const auto sizes = local_sizes(call.mesh(), plan.operands[gather.operand], first.sizes());
@@ -104,7 +104,7 @@ std::vector<IndexRange> shares_of(const mesh::AxisOf& line, int64_t num_position
   return shares;
 }
 
-// [ranks, outer, positions, features], whose matrices the operation wants as it has those of the second operand.
+// Runs the operation on rows [ranks, outer, positions, features], as matrices in the form of the second operand's.
 at::Tensor run_on_rows(const Call& call, const Operand& first, const at::Tensor& rows) {
   const auto num_ranks = rows.size(0), outer = rows.size(1), positions = rows.size(2);
   if (first.dim() == 2) {

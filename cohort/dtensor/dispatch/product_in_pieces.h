@@ -1,12 +1,12 @@
-/// Matrix products whose first operand has to be gathered along its rows, and nothing else to be communicated, as in a layer
-/// that gathers a sequence: the gather comes in pieces, and what has arrived is multiplied while the next is on its way
-/// (mesh/gathered_product.h), where ranks have cores to spare for it.
+/// Matrix products that gather the rows of their first operand and communicate nothing else, as in a layer that gathers a
+/// sequence. If the ranks have cores to spare, the gather runs in pieces, and one piece is multiplied while the next is on its
+/// way (mesh/gathered_product.h).
 ///
-/// The rest is as with one gather: it counts as one and is logged as one, and what was gathered is remembered for operations that
-/// follow. Where that is at hand, the product is one of the whole.
+/// Otherwise it is like one gather: it counts and is logged as one, and the gathered tensor is cached for later operations.
+/// If it is already in the cache, the product uses the full tensor.
 ///
-/// Ranks decide alike: by sizes, placements and what is remembered, which are alike on all of them, and by the number of pieces,
-/// which a group's rank 0 says at the first such product.
+/// All ranks decide alike: by sizes, placements and cached tensors, which are equal on all of them, and by the number of pieces,
+/// which a group's rank 0 tells the others at the first such product.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ struct RowGather {
   int64_t axis;
 };
 
-/// Of an operation by plan, if that is all that it communicates.
+/// Returns the gather of a planned operation, if that is all that it communicates.
 std::optional<RowGather> row_gather(const ProductArguments& product, const Call& call, const Plan& plan);
-/// Whether it comes in pieces this time. Collective over the axis the first time that it matters.
+/// Whether this call's gather runs in pieces. Collective over the axis the first time that this is asked.
 bool comes_in_pieces(const Call& call, const RowGather& gather, const Plan& plan);
-/// Gathers and runs the operation; all other operands have been moved. Collective over the axis.
+/// Gathers and runs the operation. Requires: all other operands have been moved. Collective over the axis.
 void multiply_in_pieces(Call& call, const RowGather& gather, const Plan& plan);
 
 }  // namespace cohort::dtensor

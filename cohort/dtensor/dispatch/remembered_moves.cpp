@@ -23,7 +23,7 @@ at::Tensor moved_from(const at::Tensor& tensor, const Placements& to) {
   return moved(parts.local, parts.mesh, parts.placements, to, tensor.sizes());
 }
 
-// `tensor` has the parts `owner`, or is a view of what has them.
+// Whether nothing was written since. `tensor` has the parts `owner`, or is a view of a tensor that has them.
 bool is_as_it_was(const at::Tensor& tensor, const Parts& owner) {
   const auto& known = owner.remembered;
   return known.local.defined() && static_cast<uint32_t>(tensor._version()) == known.version &&
@@ -35,7 +35,7 @@ void remember(const at::Tensor& tensor, const Parts& owner, at::Tensor local, co
                       static_cast<uint32_t>(owner.local._version()), stream_of(owner.local)};
 }
 
-// ---- what a Partial was reduced to ----
+// ---- Reduced values of Partials ----
 
 at::Tensor reduced(const at::Tensor& tensor, const Placements& to) {
   const auto& parts = parts_of(tensor);
@@ -45,7 +45,7 @@ at::Tensor reduced(const at::Tensor& tensor, const Placements& to) {
   return known.local;
 }
 
-// ---- what a cut tensor was gathered to ----
+// ---- Gathered values of shards ----
 
 bool is_parameter(const at::Tensor& tensor) {
   const auto& viewed = tensor.is_view() ? tensor._base() : tensor;
@@ -56,7 +56,7 @@ bool is_whole(const Placements& placements) {
   return std::all_of(placements.begin(), placements.end(), [](const auto& one) { return one.is_replicate(); });
 }
 
-// The one whose gathered elements this thread keeps; those of the one before are let go.
+// Makes `owner` the only tensor whose gathered value this thread keeps, and drops the previous one's.
 void keep_only(const PartsPtr& owner) {
   static thread_local c10::weak_intrusive_ptr<const Parts> latest{PartsPtr()};
   const auto before = latest.lock();
@@ -76,7 +76,7 @@ Placements transposed(Placements placements) {
   return placements;
 }
 
-// All elements, in the order in which the tensor has them that is viewed.
+// Gathers all elements, in the order of the base if the tensor is a view.
 at::Tensor gathered_in_order(const at::Tensor& tensor, const Placements& to) {
   const auto& parts = parts_of(tensor);
   if (!parts.is_transposed) return moved_from(tensor, to);
@@ -84,7 +84,7 @@ at::Tensor gathered_in_order(const at::Tensor& tensor, const Placements& to) {
   return moved(parts.local.t(), parts.mesh, transposed(parts.placements), to, sizes);
 }
 
-// Whether a cut tensor's elements are kept, once they are gathered.
+// Whether the gathered value of a sharded tensor is kept.
 bool is_kept(const at::Tensor& tensor, const Placements& to) {
   return !tensor.is_inference() && !parts_of(tensor).local.is_inference() && is_whole(to) && !is_parameter(tensor);
 }
@@ -130,7 +130,7 @@ void note_view(const at::Tensor& result, const at::Tensor& tensor, ViewKind kind
   if (kind == ViewKind::kNone || !is_dtensor(tensor)) return;
   const auto& of = parts_of(tensor);
   if (of.is_held) hold(result);
-  // Of another view of a transposed one the order is not known here.
+  // The order of elements in another view of a transposed tensor is not known here.
   const bool is_known = kind == ViewKind::kTransposed ? tensor.dim() == 2 : !of.is_transposed;
   if (kind == ViewKind::kCopy || !is_known || of.layout->is_partial) return;
   const auto& parts = parts_of(result);

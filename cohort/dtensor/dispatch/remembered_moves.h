@@ -1,17 +1,17 @@
-/// Operands brought to where a plan wants them, once where several operations want the same.
+/// A cache of redistributed operands: several operations that need the same placements share one redistribution.
 ///
-/// What a Partial was reduced to is kept as long as the tensor: a nonlinear operation saves it for backward, which wants it
-/// again. Only if an operation made it and all that wrote it were operations, about which ranks agree: what a rank does to its
-/// summand by itself, the others cannot know.
+/// The reduced value of a Partial is kept as long as the tensor: a nonlinear operation saves the tensor for backward, which needs
+/// the value again. Only if operations made the tensor and wrote it, because all ranks know about those; ranks cannot know if
+/// another rank has changed its own partial value.
 ///
-/// What a cut tensor was gathered to is kept until this thread gathers another one, or the tensor goes. That serves operations
-/// that follow each other: query, key and value of one input, and the two products of a layer's backward. Kept any longer it
-/// would undo what sequence parallelism is for: activations that forward has gathered would wait for backward in full size,
-/// where the parts do. Backward gathers them again, as Megatron-LM does. Parameters are not kept, as optimizers may write
-/// their memory behind LibTorch's back.
+/// The gathered value of a sharded tensor is kept until this thread gathers another one, or until the tensor is freed. This
+/// serves operations that follow each other: query, key and value of one input, and the two products of a layer's backward. Kept
+/// longer, it would defeat sequence parallelism: activations that forward has gathered would wait for backward in full size
+/// instead of as shards. Backward gathers them again, as in Megatron-LM. Parameters are not kept, because optimizers may write
+/// their memory without LibTorch's knowledge.
 ///
-/// All ranks remember the same things, as they do the same operations in the same order; whoever writes a cut tensor's part, of
-/// an activation, by to_local(), does so on all of them.
+/// All ranks cache the same tensors, because they run the same operations in the same order. Code that writes an activation's
+/// shard through to_local() must do so on all ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,24 +20,24 @@
 
 namespace cohort::dtensor {
 
-/// The part of a DTensor in other placements than its own. Collective where it communicates. The result may be shared with
-/// other operations: it must not be written, or given out.
+/// Returns a DTensor's local tensor in other placements. Collective if it communicates. Other operations may share the result:
+/// do not write to it or return it to the user.
 at::Tensor remembered_move(const at::Tensor& tensor, const Placements& to);
 
-/// Whether that is at hand for a cut tensor that is wanted whole.
+/// Whether the cache has the full tensor of a sharded tensor.
 bool is_gathered(const at::Tensor& tensor, const Placements& to);
-/// `local` is what remembered_move(tensor, to) of a cut tensor would have been: it is remembered as such. Of a tensor that is
-/// no view of a transposed one.
+/// Caches `local` as the result of remembered_move(tensor, to) for a sharded tensor. Requires: `tensor` is not a view of a
+/// transposed tensor.
 void note_gathered(const at::Tensor& tensor, at::Tensor local, const Placements& to);
 
-/// What a result has of the elements of the first operand.
+/// The relation of a result's elements to the first operand's.
 enum class ViewKind {
-  kNone,        ///< others, or in another order
-  kCopy,        ///< the same, in memory of its own
-  kInOrder,     ///< a view of all, in the same order
-  kTransposed,  ///< a view of all, of two dimensions, transposed
+  kNone,        ///< other elements, or in another order
+  kCopy,        ///< the same elements, in memory of its own
+  kInOrder,     ///< a view of all elements, in the same order
+  kTransposed,  ///< a view of all elements of two dimensions, transposed
 };
-/// `result`, just made of `tensor`: it is held where that is, and who gathers one of a view and what it views has gathered both.
+/// Notes that `result` has just been made from `tensor`: it is held if that is, and a view and its base share one gathered value.
 void note_view(const at::Tensor& result, const at::Tensor& tensor, ViewKind kind);
 
 }  // namespace cohort::dtensor

@@ -21,14 +21,14 @@ bool is_written(const Rule& rule, const Operand& operand) {
          std::find(rule.written.begin(), rule.written.end(), operand.argument) != rule.written.end();
 }
 
-// More than any tensor has.
+// More bytes than any tensor has.
 constexpr double kPriceOfHeld = 1e18;
 
 double bytes_of(int64_t numel, const Operand& like) {
   return static_cast<double>(numel * static_cast<int64_t>(like.tensor.itemsize()));
 }
 
-// The operand that result `index` is, of an operation in place; -1: it is a new tensor.
+// Returns the operand that result `index` of an operation in place is; -1 if it is a new tensor.
 int64_t written_as_result(const Call& call, size_t index) {
   const auto* alias = call.op().schema().returns()[index].alias_info();
   if (!alias || !alias->isWrite()) return -1;
@@ -41,7 +41,7 @@ int64_t written_as_result(const Call& call, size_t index) {
   return -1;
 }
 
-// A result that is a written operand lies as that does.
+// Whether the option would redistribute a written operand. A result that is a written operand must keep its placements.
 bool moves_what_is_written(const Call& call, const Axis& axis, const Option& option) {
   for (size_t i = 0; i < option.results.size(); ++i) {
     const auto operand = written_as_result(call, i);
@@ -50,7 +50,7 @@ bool moves_what_is_written(const Call& call, const Axis& axis, const Option& opt
   return false;
 }
 
-// In bytes; negative: not possible.
+// Returns the price in bytes; negative if the option is not possible.
 double price_of_option(const Rule& rule, const Call& call, const Axis& axis, const Option& option) {
   if (moves_what_is_written(call, axis, option)) return -1;
   double price = 0;
@@ -59,7 +59,7 @@ double price_of_option(const Rule& rule, const Call& call, const Axis& axis, con
     const auto& now = call.placement(i, axis.index);
     if (now == option.operands[i]) continue;
     if (is_written(rule, operand)) return -1;
-    // What is gathered serves the operations that follow, too, so no sums are left for an exchange that is cheaper by itself.
+    // A gathered operand also serves later operations, so it replaces an exchange that is cheaper only for this operation.
     const bool is_gather = option.num_summands > 0 && now.is_shard_like();
     const auto& to = is_gather ? Placement(Replicate()) : option.operands[i];
     const double own = price_of(now, to, axis.num_ranks, bytes_of(operand.tensor.numel(), operand));
@@ -76,7 +76,7 @@ double price_of_option(const Rule& rule, const Call& call, const Axis& axis, con
   const auto index = written - call.operands().begin();
   TORCH_CHECK_NOT_IMPLEMENTED(false, "[cohort] DTensor: ", call.name(), " works in place on a tensor of shape ",
                               written->sizes(), " that is ", call.placement(index, axis.index), " on axis ", axis.index,
-                              " of its mesh, and cannot be done without placing it otherwise\n  hint: use the form "
+                              " of its mesh, and needs it in other placements\n  hint: use the form "
                               "that returns a new tensor, or "
                               "DTensor(x).redistribute({Replicate()}) before");
 }
@@ -101,7 +101,7 @@ Option choose_option(const Rule& rule, const Call& call, const Axis& axis) {
   return std::move(options[*best]);
 }
 
-// Brings views up to date, and refuses what cannot be written, before anything else happens. Returns whether a view will be
+// Updates views, and refuses operands that cannot be written, before anything else happens. Returns whether a view will be
 // written.
 bool prepare_operands(const Rule& rule, const Call& call) {
   bool writes_view = false;
@@ -124,7 +124,7 @@ void finish_writes(const Rule& rule, const Call& call) {
   }
 }
 
-// All but operand `left_out`; -1: all.
+// Moves all operands but `left_out`; -1 means all.
 void move_operands(Call& call, const KnownCall& known, int64_t left_out) {
   for (size_t i = 0; i < call.operands().size(); ++i) {
     if (static_cast<int64_t>(i) == left_out) continue;
@@ -143,11 +143,11 @@ void move_operands(Call& call, const KnownCall& known, int64_t left_out) {
   }
 }
 
-// ---- results ----
+// ---- Results ----
 
 LayoutPtr layout_of(const Call& call, KnownCall& known, size_t index) {
   auto layout = known.layouts[index].lock();
-  // Meshes of the same shape are alike in a key.
+  // A key does not distinguish meshes of the same shape.
   if (layout && (&layout->mesh == &call.mesh() || layout->mesh == call.mesh())) return layout;
   for (const auto& operand : call.operands()) {
     if (!is_dtensor(operand.tensor)) continue;
@@ -161,13 +161,13 @@ LayoutPtr layout_of(const Call& call, KnownCall& known, size_t index) {
   return layout;
 }
 
-// A view has the memory of what it is of.
+// Whether results own their memory. A view shares the memory of its base.
 bool is_own(const Call& call, const KnownCall& known) {
   if (known.may_share) return true;
   return is_dtensor(call.operand(0).tensor) && parts_of(call.operand(0).tensor).is_own;
 }
 
-// The wrappers' counts LibTorch keeps itself; parts may have other wrappers.
+// Counts writes of local tensors, which may have other wrappers. LibTorch counts writes of the wrappers itself.
 void count_writes(const Call& call, const KnownCall& known) {
   for (const int64_t index : known.written) {
     const auto& local = parts_of(call.operand(index).tensor).local;
@@ -175,7 +175,7 @@ void count_writes(const Call& call, const KnownCall& known) {
   }
 }
 
-// Made below autograd, the part of a view has a count of its own; LibTorch's views share it.
+// Lets the local tensor of a view share its base's version counter, as LibTorch's views do. It was made below autograd without.
 void count_with_viewed(const Call& call, const at::Tensor& local) {
   if (!is_dtensor(call.operand(0).tensor)) return;
   const auto& viewed = parts_of(call.operand(0).tensor).local;
@@ -183,7 +183,7 @@ void count_with_viewed(const Call& call, const at::Tensor& local) {
   local.unsafeGetTensorImpl()->set_version_counter(viewed.unsafeGetTensorImpl()->version_counter());
 }
 
-// `viewed`: the first operand's part as the operation was given it, of a view.
+// `viewed`: for a view, the first operand's local tensor as the operation got it.
 void wrap_results(const Rule& rule, Call& call, KnownCall& known, const at::Tensor& viewed) {
   if (rule.shapes_vary) known.shapes.clear();
   const auto wrap = [&](at::Tensor local, size_t shape, size_t index) {

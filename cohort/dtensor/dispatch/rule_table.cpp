@@ -18,9 +18,9 @@ namespace {
 
 constexpr const char* kFeature = "DTensor";
 
-// Lives as long as the process, as the dispatcher's tables do.
+// Lives as long as the process, like the dispatcher's tables.
 struct Table {
-  /// Of each operation that has a kernel of ours; without a rule: the error that it has none.
+  /// Operations for which we have registered a kernel. Without a rule, the kernel throws.
   std::unordered_map<std::string, std::unique_ptr<std::optional<Rule>>> rules;
   std::vector<std::string> missing;
 };
@@ -30,11 +30,11 @@ Table& table() {
   return *instance;
 }
 
-// Where the argument that is a DTensor stands, for the message.
+// Describes the first argument that is a DTensor, for the message.
 std::string what_was_given(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const size_t count = op.schema().arguments().size();
   const auto describe = [](size_t index, const at::Tensor& tensor) {
-    return c10::str("argument ", index, " has shape ", tensor.sizes(), " and lies as ",
+    return c10::str("argument ", index, " has shape ", tensor.sizes(), " and placements ",
                     to_string(parts_of(tensor).placements));
   };
   for (size_t i = 0; i < count; ++i) {
@@ -51,11 +51,11 @@ std::string what_was_given(const c10::OperatorHandle& op, const torch::jit::Stac
 void refuse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto name = name_of(op);
   TORCH_CHECK_NOT_IMPLEMENTED(false, "[cohort] DTensor: ", name,
-                              " has no sharding rule, so that it cannot be done on tensors that lie in parts (",
+                              " has no sharding rule, so it cannot run on distributed tensors (",
                               what_was_given(op, *stack),
-                              ")\n  hint: give it DTensor(x).full_tensor(), which all ranks gather, or "
-                              "DTensor(x).to_local(), this rank's part; or say "
-                              "how ranks do it: cohort::register_sharding_rule(\"",
+                              ")\n  hint: give it DTensor(x).full_tensor(), which all ranks must call, or "
+                              "DTensor(x).to_local(), this rank's shard; or add a rule with "
+                              "cohort::register_sharding_rule(\"",
                               name, "\", ...)");
 }
 
@@ -77,7 +77,7 @@ std::optional<c10::OperatorHandle> find_operation(const std::string& name) {
   return c10::Dispatcher::singleton().findSchema(parsed);
 }
 
-// A kernel is registered once, as LibTorch warns of a second one.
+// Registers the kernel only once per operation, because LibTorch warns of a second one.
 std::optional<Rule>& slot_of(const std::string& name) {
   auto& slot = table().rules[name];
   if (!slot) {
@@ -88,8 +88,8 @@ std::optional<Rule>& slot_of(const std::string& name) {
   return *slot;
 }
 
-// Kernels that LibTorch has for all backends would otherwise be taken before the fallback, and some of them make tensors or read
-// memory. Of these lists it is known that they call other operations, tensor by tensor.
+// LibTorch would call its own kernels for all backends before our fallback, and some of them make tensors or read memory. The
+// operations named here are known to call other operations, tensor by tensor.
 bool may_decompose(const std::string& name) { return name.starts_with("aten::_foreach_"); }
 
 void refuse_kernels_for_all_backends() {
@@ -111,7 +111,7 @@ void refuse_kernels_for_all_backends() {
 
 void install(AddRules add_rules) {
   static std::once_flag once;
-  std::call_once(once, [&] {  // a throw leaves it to the next call
+  std::call_once(once, [&] {  // if this throws, the next call tries again
     comm::take_key(kFeature, kKey);
     add_rules();
     refuse_kernels_for_all_backends();
@@ -121,7 +121,7 @@ void install(AddRules add_rules) {
 
 void set_rule(const std::string& name, Rule rule) {
   TORCH_CHECK_VALUE(find_operation(name), "[cohort] register_sharding_rule: LibTorch knows no operation \"", name,
-                    "\"\n  hint: the name is that of the schema, with the overload behind a dot: \"aten::add.Tensor\"");
+                    "\"\n  hint: give the schema's name, with the overload after a dot: \"aten::add.Tensor\"");
   slot_of(name) = std::move(rule);
   forget_known_calls();
 }

@@ -1,4 +1,4 @@
-/// Which rule each operation has, and the kernels that LibTorch's dispatcher calls for tensors of our key.
+/// The table of sharding rules, and the kernels that LibTorch's dispatcher calls for tensors with our key.
 #pragma once
 
 #include <functional>
@@ -10,20 +10,20 @@
 
 namespace cohort::dtensor {
 
-/// What fills the table when it is first needed: the rules that come with the library.
+/// Fills the table with the library's own rules when it is first needed.
 using AddRules = void (*)();
-/// Once per process, at the first DTensor: checks the key, adds the rules, and registers kernels: for operations with a rule, for
-/// all others an error that names them. Throws c10::NotImplementedError, at each call, if the key is not free.
+/// Prepares the process once, at the first DTensor: checks the key, adds the rules, and registers kernels: one for each operation
+/// with a rule, and an error with the name for all others. Throws c10::NotImplementedError, at each call, if the key is in use.
 void install(AddRules add_rules);
 
-/// Gives operation `name`, such as "aten::mm" or "aten::add.Tensor", a rule; a second one replaces the first.
+/// Sets the rule of operation `name`, such as "aten::mm" or "aten::add.Tensor"; a second rule replaces the first.
 /// Throws c10::ValueError for an operation that LibTorch does not know. Not while another thread uses DTensors.
 void set_rule(const std::string& name, Rule rule);
-/// The library's own: an operation that this release of LibTorch lacks is left out.
+/// Adds a rule of the library; ignores an operation that this release of LibTorch does not have.
 void add_rule(const std::string& name, const Rule& rule);
-/// For the named operation and its in-place form, "aten::add_.Tensor", if there is one.
+/// Adds a rule for the named operation and, if it exists, its in-place form, "aten::add_.Tensor".
 void add_rule_and_in_place(const std::string& name, const Rule& rule);
-/// Those that were left out; none with the newest release.
+/// Returns the operations that were ignored; with the newest release none.
 COHORT_TEST_API std::vector<std::string> missing_operations();
 bool has_rule(const std::string& name);
 

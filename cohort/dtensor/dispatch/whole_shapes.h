@@ -1,4 +1,4 @@
-/// Sizes and strides as one process would have them: asked of LibTorch itself, with tensors without data.
+/// Global sizes and strides of results, as one process would have them. LibTorch computes them on tensors without data.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,10 @@
 
 namespace cohort::dtensor {
 
-/// Of the results, one after the other: the operation once more, on tensors of the whole sizes. Throws what LibTorch throws for
-/// arguments that are wrong. Not for operations that are told on which device their results lie.
+/// Returns the results' global shapes, one after the other, by running the operation again on tensors with global sizes. Throws
+/// what LibTorch throws for wrong arguments. Not for operations with an argument for the results' device.
 std::vector<Shape> whole_shapes(const Call& call);
-/// Of at::empty_like(tensor, format).
+/// Returns the shape of at::empty_like(tensor, format).
 Shape shape_like(const at::Tensor& tensor, std::optional<at::MemoryFormat> format = {});
 
 }  // namespace cohort::dtensor

@@ -1,5 +1,5 @@
-// Scores of classes: softmax and the likelihood of targets. Where ranks share out the classes, such as a vocabulary, they
-// exchange numbers for each target, and no scores.
+// Class scores: softmax and the likelihood of targets. If ranks shard the classes, such as a vocabulary, they exchange a few
+// numbers for each target, and no scores.
 #include <ATen/ATen.h>
 #include <ATen/core/Reduction.h>
 
@@ -15,7 +15,7 @@
 namespace cohort::dtensor {
 namespace {
 
-// ---- softmax: (scores, dim, dtype); backward: (grad, output, dim, dtype) ----
+// ---- Softmax: (scores, dim, dtype); backward: (grad, output, dim, dtype) ----
 
 Labels softmax_labels(const Call& call) {
   Labels labels(call);
@@ -61,7 +61,7 @@ auto run_softmax_backward(bool is_log) {
   };
 }
 
-// ---- likelihood: (scores, targets, weight, reduction, ignore_index) -> loss, weight of all targets ----
+// ---- Likelihood: (scores, targets, weight, reduction, ignore_index) -> loss, weight of all targets ----
 
 constexpr char kClasses = 'y';
 
@@ -70,7 +70,7 @@ struct LikelihoodArguments {
 };
 constexpr LikelihoodArguments kForward{0, 1, 2, 3, 4}, kBackward{1, 2, 3, 4, 5};
 
-// Letters of the targets, and of the scores, which have one dimension more.
+// The letters of the targets; scores have one more dimension.
 std::string target_dims(const Call& call, const LikelihoodArguments& at) {
   return letters(call.operand(call.operand_of(at.targets)).dim());
 }
@@ -104,11 +104,11 @@ Labels likelihood_labels(const Call& call) {
   } else {
     labels.results[0] = {.dims = "", .summed = targets + kClasses};
   }
-  labels.results[1] = {.dims = "", .untouched = targets + kClasses};  // run_likelihood adds it up
+  labels.results[1] = {.dims = "", .untouched = targets + kClasses};  // run_likelihood sums it
   return labels;
 }
 
-// (grad, scores, targets, weight, reduction, ignore_index, total weight)
+// Arguments: (grad, scores, targets, weight, reduction, ignore_index, total weight).
 Labels likelihood_backward_labels(const Call& call) {
   auto labels = likelihood_operands(call, kBackward);
   if (has_reduction(call, kBackward, at::Reduction::None)) labels.name(call, 0, target_dims(call, kBackward));
@@ -121,17 +121,17 @@ bool shares_out_classes(const Call& call, const Plan& plan, const LikelihoodArgu
   return crosses(plan, scores, only_dim(class_dim(call, at), call.operand(scores).dim()));
 }
 
-// Of the targets whose classes are here; like the scores, with one element in the classes' dimension.
+// The targets whose classes this rank has; shaped like the scores, with one element in the classes' dimension.
 struct OwnTargets {
-  at::Tensor indices;  ///< in this rank's part
-  at::Tensor is_own;   ///< false for those that are elsewhere or ignored
-  at::Tensor weights;  ///< 0 where is_own is false
+  at::Tensor indices;  ///< indices in this rank's shard
+  at::Tensor is_own;   ///< false for targets that other ranks have or that are ignored
+  at::Tensor weights;  ///< 0 if is_own is false
 };
 
-// The first target of this rank that is no class.
+// Returns the first target of this rank that is not a class.
 std::optional<int64_t> wrong_target(Call& call, const LikelihoodArguments& at) {
   const auto& targets = call.local_tensor(at.targets);
-  if (!targets.is_cpu()) return std::nullopt;  // nobody waits for a device
+  if (!targets.is_cpu()) return std::nullopt;  // would have to wait for the device
   const auto num_classes = call.operand(call.operand_of(at.scores)).sizes()[class_dim(call, at)];
   const auto ignored = call.argument(at.ignore_index).toInt();
   const auto is_wrong = targets.lt(0).logical_or_(targets.ge(num_classes)).logical_and_(targets.ne(ignored));
@@ -143,8 +143,8 @@ void check_targets(const std::optional<int64_t>& wrong) {
   TORCH_CHECK_INDEX(!wrong, "Target ", *wrong, " is out of bounds.");
 }
 
-// Collective over the axes that cut `operand`: the weight of all targets. Fails on all ranks, as none may wait for one that has
-// failed.
+// Returns the weight of all targets. Collective over the axes that shard `operand`. Fails on all ranks, so that none waits for
+// one that has failed.
 at::Tensor weight_of_all(const Call& call, const Plan& plan, size_t operand, const at::Tensor& weight,
                          const std::optional<int64_t>& wrong) {
   const std::vector<bool> all_dims(call.operand(operand).dim(), true);
@@ -152,7 +152,7 @@ at::Tensor weight_of_all(const Call& call, const Plan& plan, size_t operand, con
   const auto sums = reduced_over_cuts(call, plan, operand, all_dims, "sum", at::stack({weight, flag}));
   check_targets(wrong);
   TORCH_CHECK_INDEX(!weight.is_cpu() || sums[1].item<double>() == 0, "[cohort] DTensor: ", call.name(),
-                    ": another rank has a target that is no class");
+                    ": another rank has a target that is not a class");
   return sums[0];
 }
 
@@ -174,7 +174,7 @@ at::Tensor own_losses(Call& call, const OwnTargets& own) {
   const auto& scores = call.local_tensor(0);
   const int64_t dim = class_dim(call, kForward);
   if (scores.size(dim) == 0) return at::zeros_like(own.weights).squeeze(dim);
-  // What is elsewhere may be infinite here.
+  // Gathered values of classes that other ranks have may be infinite, so they are set to 0.
   const auto found = scores.gather(dim, own.indices).neg();
   return found.mul(own.weights).masked_fill_(own.weights.eq(0), 0).squeeze(dim);
 }
@@ -192,7 +192,7 @@ void run_likelihood_of_shared_classes(Call& call, const Plan& plan) {
   call.finish({has_reduction(call, kForward, at::Reduction::Mean) ? sum / weight : sum, weight});
 }
 
-// A mean is that of the whole: the sum of a rank's part, divided by the weight of all targets.
+// The mean is over all ranks' targets: the sum of this rank's losses, divided by the weight of all targets.
 void run_likelihood(Call& call, const Plan& plan) {
   if (shares_out_classes(call, plan, kForward)) return run_likelihood_of_shared_classes(call, plan);
   const std::vector<bool> all_dims(call.operand(1).dim(), true);
@@ -219,7 +219,7 @@ void run_likelihood_backward(Call& call, const Plan& plan) {
   if (has_reduction(call, kBackward, at::Reduction::Mean)) grad = grad / call.local_tensor(6);
   const auto result = at::zeros_like(call.local_tensor(1), at::MemoryFormat::Contiguous);
   if (result.size(dim) > 0) {
-    // Without a target that counts, the gradient is infinite, and 0 times infinity no number.
+    // If no target counts, the gradient is infinite, and 0 times infinity is NaN.
     const auto of_targets = own.weights.mul(grad).neg_().masked_fill_(own.is_own.logical_not(), 0);
     result.scatter_(dim, own.indices, of_targets);
   }

@@ -1,8 +1,8 @@
-// The gradients of values that were selected along a dimension, as by max, sort, topk, cummax and cummin, or by a mask; one_hot.
+// Gradients of values that were selected along a dimension (max, sort, topk, cummax, cummin) or by a mask, and one_hot.
 //
-// LibTorch writes these into zeros that it makes itself, which are a plain tensor, or in place into what may lie otherwise. These
-// functions of it are made of others, so that no kernel below autograd is asked for them: ours stand above, and give whatever is
-// no DTensor to LibTorch's.
+// LibTorch writes these gradients into zeros that it makes itself, which are a plain tensor, or in place into a tensor that may
+// have other placements. These functions are composed from others, so no kernel below autograd sees them. Ours are above, and
+// call LibTorch's for tensors that are not DTensors.
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/cummaxmin_backward_native.h>
@@ -19,7 +19,7 @@
 namespace cohort::dtensor {
 namespace {
 
-// One number that stands for all.
+// Returns zeros that take the memory of one number.
 at::Tensor zeros_of(c10::SymIntArrayRef sizes, const at::TensorOptions& options) {
   return at::zeros({}, options).expand_symint(sizes);
 }

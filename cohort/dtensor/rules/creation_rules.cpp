@@ -1,4 +1,4 @@
-// New tensors like one that is there, values that are filled in, random numbers, and values that leave for the host.
+// New tensors like an existing one, fills, random numbers, and values that leave for the host.
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 std::vector<Shape> shape_of_first(Call& call, const Plan&) { return {{call.operand(0).sizes().vec()}}; }
 
-// Placed as the tensor is, whose values do not matter; as a Partial only where 0 is all that there is.
+// The result gets the tensor's placements, because values do not matter; a Partial only if the result is all 0.
 void like_options(const Call& call, const Axis& axis, std::vector<Option>& options, bool may_be_partial) {
   const auto& now = call.placement(0, axis.index);
   options.push_back({{now}, {now.is_partial() && !may_be_partial ? Placement(Replicate()) : now}});
@@ -39,7 +39,7 @@ Rule like(bool has_zeros) {
               }};
 }
 
-// ---- x.new_zeros(sizes): like x if it has these sizes, else whole on all ranks ----
+// ---- x.new_zeros(sizes): like x if it has these sizes, otherwise replicated ----
 
 void new_options(const Call& call, const Axis& axis, std::vector<Option>& options, bool has_zeros) {
   const auto& now = call.placement(0, axis.index);
@@ -50,7 +50,7 @@ void new_options(const Call& call, const Axis& axis, std::vector<Option>& option
   }
 }
 
-// `strides`: the argument; -1: none.
+// `strides`: the argument's number; -1 for an operation without it.
 Rule new_like(bool has_zeros, int64_t strides = -1) {
   return {.options = [has_zeros](const Call& call, const Axis& axis,
                                  std::vector<Option>& options) { new_options(call, axis, options, has_zeros); },
@@ -71,7 +71,7 @@ Rule new_like(bool has_zeros, int64_t strides = -1) {
               }};
 }
 
-// ---- in place, whatever the placement ----
+// ---- In place, whatever the placement ----
 
 void stay_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
   const auto& now = call.placement(0, axis.index);
@@ -87,7 +87,7 @@ bool is_partial(const Placements& placements) {
   return false;
 }
 
-// A Partial has the value on the first rank, and elsewhere what changes nothing.
+// For a Partial, the first rank has the value and the others neutral elements.
 void run_fill(Call& call, const Plan& plan) {
   if (!is_partial(plan.operands[0])) return call.run();
   const auto part = call.local_tensor(0);
@@ -98,7 +98,7 @@ void run_fill(Call& call, const Plan& plan) {
   part.copy_(moved(call.result(0).toTensor(), call.mesh(), whole, plan.operands[0], call.operand(0).sizes()));
 }
 
-// ---- x.set_(source), by which torch::load fills parameters: each rank keeps its part of a whole source ----
+// ---- x.set_(source), with which torch::load fills parameters: each rank keeps its shard of a full source ----
 
 void set_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
   const auto& now = call.placement(0, axis.index);
@@ -110,11 +110,11 @@ void run_set(Call& call, const Plan&) {
   TORCH_CHECK_VALUE(tensor.sizes() == source.sizes() && tensor.scalar_type() == source.scalar_type(),
                     "[cohort] DTensor: a tensor of shape ", tensor.sizes(), " and ", tensor.scalar_type(),
                     " cannot become one of shape ", source.sizes(), " and ", source.scalar_type(),
-                    "\n  hint: a file for torch::load must be of the same model; or load before distribute_module");
+                    "\n  hint: use a file of the same model for torch::load, or load before distribute_module");
   call.local_tensor(0).copy_(call.local_tensor(1));
 }
 
-// ---- random numbers: every rank draws all of them, so that they do not depend on who has which; in the order of memory ----
+// ---- Random numbers: every rank draws all of them, in memory order, so that they do not depend on placements ----
 
 at::Tensor own_part_of(const Call& call, const Placements& placements, const at::Tensor& whole) {
   return moved(whole, call.mesh(), replicated(call.mesh()), placements, whole.sizes());
@@ -147,7 +147,7 @@ std::vector<Shape> dropout_shapes(Call& call, const Plan&) {
   return std::vector<Shape>(2, shape_like(call.operand(0).tensor));
 }
 
-// Factors are drawn as dropout of ones.
+// Draws the factors as dropout of ones.
 void run_dropout(Call& call, const Plan& plan) {
   const auto part = call.local_tensor(0);
   call.local(0) = whole_like(call, part).fill_(1);
@@ -156,7 +156,7 @@ void run_dropout(Call& call, const Plan& plan) {
   call.finish({part * factors, own_part_of(call, plan.results[1], call.result(1).toTensor())});
 }
 
-// ---- values for the host ----
+// ---- Values for the host ----
 
 void equal_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
   if (call.operands().size() != 2 || call.operand(0).sizes() != call.operand(1).sizes()) return;

@@ -1,4 +1,4 @@
-// Rows of a table by number. A table whose rows are shared out is looked up where a rank has the row, 0 elsewhere: a Partial.
+// Embedding lookups. With a table sharded by rows, a rank looks up the rows that it has, and 0 for others: the result is Partial.
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
@@ -29,14 +29,14 @@ Labels embedding_labels(const Call& call) {
 
 bool is_row_cut(const Placement& placement) { return placement.is_shard_like() && placement.dim() == 0; }
 
-// Rows are shared out and so are indices, such as the positions of a sequence: all ranks look all indices up, and each keeps the
-// sums for its own. Cheaper than to sum for all, and what follows stays shared out.
+// If rows and indices are both sharded, such as positions of a sequence, all ranks look all indices up, and each gets the sums of
+// its own indices. This is cheaper than sums for all, and the result stays sharded.
 void embedding_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
   const auto &table = call.placement(0, axis.index), &indices = call.placement(1, axis.index);
   if (is_row_cut(table) && indices.is_shard()) options.push_back({{table, indices}, {indices}});
 }
 
-// The axes on which both are.
+// Returns the axes that shard both.
 std::vector<size_t> axes_of_both(const Plan& plan) {
   std::vector<size_t> axes;
   for (size_t axis = 0; axis < plan.operands[0].size(); ++axis) {
@@ -59,15 +59,15 @@ at::Tensor sums_of_own(const Call& call, const Plan& plan, const at::Tensor& fou
   return moved(found, call.mesh(), summands, plan.results[0], sizes);
 }
 
-// What no rank looks up would be zero, and nobody would know.
+// Refuses indices that no rank has: they would silently give 0.
 void check_in_table(const Call& call, const at::Tensor& indices) {
-  if (!indices.is_cpu() || indices.numel() == 0) return;  // nobody waits for a device
+  if (!indices.is_cpu() || indices.numel() == 0) return;  // would have to wait for the device
   const int64_t num_rows = call.operand(0).sizes()[0];
   const auto [least, greatest] = at::aminmax(indices);
   const auto low = least.item<int64_t>(), high = greatest.item<int64_t>();
   TORCH_CHECK_INDEX(low >= 0 && high < num_rows, "[cohort] DTensor: ", call.name(), ": index ", low < 0 ? low : high,
                     " is outside a table of ", num_rows,
-                    " rows\n  hint: the tokenizer may have more words than the model");
+                    " rows\n  hint: check whether the tokenizer has more words than the model");
 }
 
 void run_embedding(Call& call, const Plan& plan) {
@@ -91,7 +91,7 @@ Labels embedding_backward_labels(const Call& call) {
   labels.name(call, 0, dims + kColumns);
   labels.name(call, 1, dims);
   labels.results[0] = {.dims = std::string{kWhole, kColumns}, .summed = dims};
-  // By frequency, which is that of all indices; or where a gathered gradient is smaller than sums of the whole table.
+  // All indices on all ranks: to scale by their frequency, or if the gathered gradient is smaller than sums of the full table.
   const bool is_for_all = call.argument(4).toBool() || call.operand(1).tensor.numel() < call.argument(2).toInt();
   if (is_for_all) labels.results[0].summed.clear();
   labels.linear = Linear::kEach;

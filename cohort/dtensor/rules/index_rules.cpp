@@ -1,4 +1,4 @@
-// Elements by number or by mask, and other elements put in their places; borders, repetitions and diagonals.
+// Elements selected by index or mask, and writes to them; padding, repetition and diagonals.
 #include <ATen/ATen.h>
 #include <c10/core/WrapDimMinimal.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 bool is_mask(const at::Tensor& index) { return index.scalar_type() == at::kBool || index.scalar_type() == at::kByte; }
 
-// x[i, :, j] as letters. A mask counts for as many dimensions as it has, and gives one.
+// The letters of x[i, :, j]. A mask takes as many dimensions as it has, and gives one.
 struct IndexDims {
   explicit IndexDims(const Call& call) : operand(letters(call.operand(0).dim())) {
     std::string left;
@@ -45,7 +45,7 @@ struct IndexDims {
   std::string operand, result;
 };
 
-// Of values that are broadcast to `dims`.
+// Returns the letters of values that are broadcast to `dims`.
 std::string dims_of_values(const Call& call, const Operand& values, const std::string& dims) {
   std::string result(values.sizes().size(), kWhole);
   for (size_t i = 1; i <= std::min(result.size(), dims.size()); ++i) {
@@ -67,7 +67,7 @@ Rule index() {
     labels.linear_in = {0};
     return labels;
   });
-  rule.shapes_vary = true;  // a mask's
+  rule.shapes_vary = true;  // with a mask
   return rule;
 }
 
@@ -83,7 +83,7 @@ Rule index_put() {
   });
 }
 
-// All of it, and how many there are depends on the values.
+// Needs the full tensor; the number of results depends on the values.
 Rule whole_by_values() {
   auto rule = labelled([](const Call& call) { return Labels(call); });
   rule.shapes_vary = true;
@@ -109,7 +109,7 @@ Rule index_select() {
   });
 }
 
-// Operands: the tensor, numbers along the dim that is argument 1, and what is put there, if it is a tensor.
+// Operands: the tensor, indices along the dim that is argument 1, and the values to write, if they are a tensor.
 Rule put_along() {
   return labelled([](const Call& call) {
     Labels labels(call);
@@ -124,11 +124,11 @@ Rule put_along() {
   });
 }
 
-// ---- one operand: values at other places, or several times ----
+// ---- One operand: values at other places, or several times ----
 
 using DimsOf = std::function<std::string(const Call&)>;
 
-// Dims that are not kWhole stay as they are. `needs_all`: each rank must have something of them.
+// Dims that are not kWhole stay the same. `needs_all`: each rank needs at least one element of them.
 Rule kept(DimsOf dims_of, Linear linear, bool needs_all = false) {
   return labelled([dims_of, linear, needs_all](const Call& call) {
     Labels labels(call);
@@ -146,7 +146,7 @@ std::string not_rolled(const Call& call) {
   return letters(call.operand(0).dim(), call.dims_argument(2, call.operand(0).dim()));
 }
 
-// From the last dimension on, two numbers each.
+// Padding has two numbers per dimension, from the last dimension on.
 std::string not_padded(const Call& call) {
   const int64_t ndim = call.operand(0).dim();
   const auto pads = call.argument(1).toIntVector();
@@ -158,7 +158,7 @@ std::string not_padded(const Call& call) {
   return dims;
 }
 
-// Zeros may be put beside summands.
+// Padding with 0 also works on partial values.
 Rule constant_pad() {
   return labelled([](const Call& call) {
     Labels labels(call);
@@ -196,9 +196,9 @@ Rule repeat() {
   });
 }
 
-// ---- diagonals ----
+// ---- Diagonals ----
 
-// The letters of a tensor with `ndim` dimensions, and of its diagonal, which is the last dimension there.
+// The letters of a tensor with `ndim` dimensions, and of its diagonal, which is the result's last dimension.
 struct DiagonalDims {
   DiagonalDims(const Call& call, int64_t ndim, size_t first_argument) : whole(letters(ndim)) {
     for (const size_t argument : {first_argument, first_argument + 1}) {

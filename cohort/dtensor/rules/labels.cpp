@@ -13,7 +13,7 @@ namespace {
 
 bool has(const std::string& text, char one) { return text.find(one) != std::string::npos; }
 
-// A cut like `cut`, which may be strided, of the dimension that is called `label`.
+// Returns the placement of the dimension with the letter `label`, sharded like `cut`, which may be a StridedShard.
 std::optional<Placement> cut_at(const std::string& dims, char label, const Placement& cut) {
   const auto at = dims.find(label);
   if (at == std::string::npos) return std::nullopt;
@@ -29,7 +29,7 @@ std::optional<Placement> placement_of(const ResultLabels& result, char label, co
   return std::nullopt;
 }
 
-// Of the dimension that is called `label`.
+// Returns the size of the dimension with the letter `label`.
 std::optional<int64_t> size_of(const Labels& labels, const Call& call, char label) {
   for (size_t i = 0; label != kWhole && i < labels.operands.size(); ++i) {
     const auto at = labels.operands[i].find(label);
@@ -59,7 +59,7 @@ void add_cut(const Labels& labels, const Call& call, char label, const Placement
   options.push_back(std::move(option));
 }
 
-// An operand is Partial now, and the results can be too.
+// Adds an option for an operand that is Partial now, if the results can be Partial, too.
 void add_partial(const Labels& labels, size_t operand, const Placement& partial, std::vector<Option>& options) {
   const bool adds = partial.reduce_op() == "sum" || partial.reduce_op() == "avg";
   if (labels.linear == Linear::kNo || (!adds && labels.linear != Linear::kCopies)) return;
@@ -75,7 +75,7 @@ void add_partial(const Labels& labels, size_t operand, const Placement& partial,
   options.push_back(std::move(option));
 }
 
-// Whether each rank has some of it; for several axes it is asked that they divide it.
+// Whether no rank's shard is empty; with several axes, whether the ranks divide the size.
 bool leaves_none_empty(const Placement& cut, int64_t size, const Call& call, const Axis& axis) {
   int64_t num_ranks = 1;
   for (int64_t one = 0; one < call.mesh().ndim(); ++one) num_ranks *= call.mesh().size(one);
@@ -83,7 +83,7 @@ bool leaves_none_empty(const Placement& cut, int64_t size, const Call& call, con
   return !shard_ranges(cut, size, num_ranks, num_ranks - 1).empty();
 }
 
-// Sums of a Partial and what is whole are left to whole ones, unless they go into a Partial that is there.
+// Whether a sum should stay Partial. A sum of Partial and replicated tensors is replicated, unless it is written to a Partial.
 bool are_all_partial(const Labels& labels, const Call& call, const Axis& axis, const Placement& partial) {
   if (labels.linear != Linear::kTogether) return true;
   for (size_t i = 0; i < labels.operands.size(); ++i) {
@@ -96,7 +96,7 @@ bool are_all_partial(const Labels& labels, const Call& call, const Axis& axis, c
 std::vector<at::Tensor> local_results(Call& call, size_t index) {
   const auto& result = call.result(index);
   if (result.isTensorList()) return result.toTensorVector();
-  return {result.isTensor() ? result.toTensor() : at::Tensor()};  // or a number
+  return {result.isTensor() ? result.toTensor() : at::Tensor()};  // undefined for a number
 }
 
 }  // namespace

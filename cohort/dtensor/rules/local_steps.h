@@ -1,4 +1,4 @@
-/// What rules do between running an operation on the parts and its result.
+/// Steps of rules before and after they run an operation on local tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,26 +11,26 @@
 
 namespace cohort::dtensor {
 
-/// Runs it with the sizes that argument `index` has of a whole result made those of this rank's part of it.
+/// Runs the operation with argument `index`, the sizes of a full result, replaced by the sizes of this rank's shard.
 void run_with_local_sizes(Call& call, const Plan& plan, size_t index);
-/// Whether an axis cuts operand `operand`, as planned, along one of the dims that are flagged.
+/// Whether the plan shards operand `operand` along one of the flagged dims.
 bool crosses(const Plan& plan, size_t operand, const std::vector<bool>& dims);
-/// Collective: `tensor` reduced over the axes that do.
+/// Reduces `tensor` over the axes that shard the operand along these dims. Collective.
 at::Tensor reduced_over_cuts(const Call& call, const Plan& plan, size_t operand, const std::vector<bool>& dims,
                              const std::string& reduce_op, at::Tensor tensor);
-/// As LibTorch calculates sums: in float32 at least.
+/// Returns the tensor in the dtype in which LibTorch computes sums: at least float32.
 at::Tensor widened(const at::Tensor& tensor);
-/// Which of the things that indices mean this rank has, and where: dim `dim` of operand `operand`, as planned.
+/// This rank's share of indices along dim `dim` of operand `operand`, as planned.
 struct OwnIndices {
-  at::Tensor indices;  ///< counted in this rank's part; 0 where it does not have them
-  at::Tensor is_here;  ///< a flag for each
+  at::Tensor indices;  ///< indices within this rank's shard; 0 for those that other ranks have
+  at::Tensor is_here;  ///< a flag for each index: whether this rank has it
 };
 OwnIndices own_indices(const Call& call, const Plan& plan, size_t operand, int64_t dim, const at::Tensor& indices);
-/// One of `ndim` flags.
+/// Returns `ndim` flags of which only `dim` is true.
 std::vector<bool> only_dim(int64_t dim, int64_t ndim);
-/// The flagged ones by number.
+/// Returns the numbers of the flagged dims.
 std::vector<int64_t> dims_of(const std::vector<bool>& flags);
-/// The largest or the smallest number of a dtype.
+/// Returns the largest or the smallest number of a dtype.
 at::Scalar extreme_of(at::ScalarType dtype, bool is_max);
 
 }  // namespace cohort::dtensor

@@ -1,4 +1,4 @@
-// Losses. A mean is that of the whole: the sum of a rank's part, divided by how many all have.
+// Losses. A mean is over all ranks: the sum of a rank's losses, divided by the number of all ranks' elements.
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Reduction.h>
@@ -12,7 +12,7 @@
 namespace cohort::dtensor {
 namespace {
 
-// ---- element by element: prediction and target are arguments `first` and the next one ----
+// ---- Element by element: prediction and target are arguments `first` and the next one ----
 
 std::vector<int64_t> loss_sizes(const Call& call, int64_t first) {
   return at::infer_size(call.operand(call.operand_of(first)).sizes(), call.operand(call.operand_of(first + 1)).sizes());
@@ -20,8 +20,8 @@ std::vector<int64_t> loss_sizes(const Call& call, int64_t first) {
 
 struct ElementLoss {
   int64_t num_tensors;  ///< prediction, target, weights
-  int64_t reduction;    ///< the argument
-  bool is_backward;     ///< argument 0 then is the gradient of the loss
+  int64_t reduction;    ///< the argument's number
+  bool is_backward;     ///< argument 0 is the gradient of the loss
 };
 
 bool is_reduced(const Call& call, const ElementLoss& loss) {
@@ -50,7 +50,7 @@ int64_t product_of(const std::vector<int64_t>& sizes) {
   return product;
 }
 
-// The mean of the part, by how much of the whole it is: sums overflow in float16.
+// Multiplies the local mean by the local share of elements, because a sum may overflow in float16.
 void run_mean_loss(Call& call, const ElementLoss& loss) {
   const int64_t first = loss.is_backward ? 1 : 0;
   const int64_t count = product_of(loss_sizes(call, first));

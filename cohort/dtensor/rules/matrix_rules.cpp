@@ -9,7 +9,7 @@
 namespace cohort::dtensor {
 namespace {
 
-// `first` and `second` are the arguments' numbers; `added`: that of what is added to the product, -1 if nothing is.
+// `first`, `second` and `added` are arguments' numbers. `added` is added to the product; -1 if nothing is.
 Rule product(int64_t first, int64_t second, const char* first_dims, const char* second_dims, const char* result_dims,
              int64_t added = -1) {
   auto rule = labelled([=](const Call& call) {
@@ -35,7 +35,7 @@ Rule product(int64_t first, int64_t second, const char* first_dims, const char* 
   return rule;
 }
 
-// The kernels take for granted that the last dimension has no gaps, and LibTorch has looked at the wrapper's only.
+// Kernels require the last dimension to have no gaps, and LibTorch has checked only the wrapper.
 void run_attention(Call& call, const Plan&) {
   for (const auto& operand : call.operands()) {
     const auto& part = call.local_tensor(operand.argument);
@@ -45,13 +45,13 @@ void run_attention(Call& call, const Plan&) {
 }
 
 struct Attention {
-  std::vector<int64_t> tensors;     ///< arguments that have batches and heads, queries first
-  int64_t mask = -1;                ///< the argument
-  int64_t dropout = -1;             ///< the argument; -1: never
+  std::vector<int64_t> tensors;     ///< arguments with batches and heads, queries first
+  int64_t mask = -1;                ///< the argument's number
+  int64_t dropout = -1;             ///< the argument's number, or -1
   std::vector<size_t> others = {};  ///< results without batches and heads: seeds
 };
 
-// Letters of the mask, which may be broadcast.
+// The letters of the mask, which may be broadcast.
 std::string mask_dims(const Call& call, int64_t mask, c10::IntArrayRef queries, const std::string& dims) {
   const auto of = call.operand(call.operand_of(mask)).sizes();
   std::string named(of.size(), kWhole);
@@ -60,14 +60,15 @@ std::string mask_dims(const Call& call, int64_t mask, c10::IntArrayRef queries, 
   return named;
 }
 
-// Batches and heads are apart from each other. A rank that drops numbers drops those of its own generator: all ranks do all then.
+// Batches and heads are independent of each other. Dropout draws from each rank's own generator, so it needs all heads
+// everywhere.
 Rule attention(const Attention& how) {
   return labelled(
       [how](const Call& call) {
         Labels labels(call);
         if (how.dropout >= 0 && call.argument(how.dropout).toDouble() != 0) return labels;
         const auto sizes = call.operand(call.operand_of(how.tensors.front())).sizes();
-        bool share_keys = false;  // several heads one
+        bool share_keys = false;  // whether several heads share keys
         for (const int64_t argument : how.tensors) {
           share_keys |= call.operand(call.operand_of(argument)).sizes()[1] != sizes[1];
         }
@@ -82,7 +83,7 @@ Rule attention(const Attention& how) {
       run_attention);
 }
 
-// Its result lies in memory as the query, which a part of one head does not show.
+// The result has the query's memory order, which the shard of a single head does not show.
 Rule cpu_attention() {
   auto rule = attention({{0, 1, 2}, 5});
   rule.shapes = [general = rule.shapes](Call& call, const Plan& plan) {
@@ -93,7 +94,7 @@ Rule cpu_attention() {
   return rule;
 }
 
-// What LibTorch takes on GPUs. The gradient of a mask is none of theirs.
+// The kernels that LibTorch uses on GPUs. None of them computes the gradient of a mask for sharded heads.
 void add_gpu_attention_rules() {
   const std::string prefix = "aten::_scaled_dot_product_";
   add_rule(prefix + "flash_attention", attention({{0, 1, 2}, -1, 3, {2, 3, 4, 5, 6, 7, 8}}));
@@ -103,7 +104,8 @@ void add_gpu_attention_rules() {
   add_rule(prefix + "cudnn_attention_backward", attention({{1, 0, 2, 3, 4, 5}, 8, 13}));
   auto efficient = attention({{1, 0, 2, 3, 5, 6}, 4, 9, {3}});
   efficient.options = [general = efficient.options](const Call& call, const Axis& axis, std::vector<Option>& options) {
-    if (!call.argument(10).toBoolList().get(3)) general(call, axis, options);  // a mask's gradient: of all heads
+    if (!call.argument(10).toBoolList().get(3))
+      general(call, axis, options);  // the gradient of a mask sums over all heads
   };
   add_rule(prefix + "efficient_attention_backward", efficient);
 }

@@ -13,9 +13,9 @@ namespace {
 
 std::string whole_dims(int64_t ndim) { return std::string(ndim, kWhole); }
 
-// ---- layer norm: every row by itself ----
+// ---- Layer norm: every row by itself ----
 
-// Letters for the dimensions before those that are normalized, of argument `input`; argument `shape` has the others.
+// The letters of argument `input`'s dimensions before the normalized ones; argument `shape` has the normalized ones.
 std::string row_dims(const Call& call, int64_t input, int64_t shape) {
   const int64_t ndim = call.operand(call.operand_of(input)).dim();
   const auto num_rows = ndim - static_cast<int64_t>(call.argument(shape).toIntVector().size());
@@ -30,7 +30,7 @@ Labels layer_norm_labels(const Call& call) {
   return labels;
 }
 
-// (grad, input, shape, then `statistics`, one or two) -> gradients of the input, of the weight and, maybe, of the bias.
+// Arguments: (grad, input, shape, then `statistics`, one or two). Results: gradients of input, weight and perhaps bias.
 Rule layer_norm_backward(std::initializer_list<int64_t> statistics) {
   const std::vector<int64_t> rows = statistics;
   return labelled([rows](const Call& call) {
@@ -47,9 +47,9 @@ Rule layer_norm_backward(std::initializer_list<int64_t> statistics) {
   });
 }
 
-// ---- group norm: every example by itself ----
+// ---- Group norm: every example by itself ----
 
-// The number of examples is an argument of its own. Where a whole has no gaps the kernel wants none, and a part may have some.
+// Sets the number of examples, which is an argument. The kernel needs local tensors without gaps if the global ones have none.
 auto with_local_batch(int64_t input, int64_t number) {
   return [=](Call& call, const Plan&) {
     for (const auto& operand : call.operands()) {
@@ -76,7 +76,7 @@ Labels group_norm_backward_labels(const Call& call) {
   return labels;
 }
 
-// ---- batch norm: every channel by itself; statistics are those of the whole batch ----
+// ---- Batch norm: every channel by itself; statistics are those of the full batch ----
 
 Labels batch_norm_labels(const Call& call) {
   Labels labels(call);
@@ -88,7 +88,7 @@ Labels batch_norm_labels(const Call& call) {
   return labels;
 }
 
-// The fourth result is a kernel's own.
+// The fourth result is the kernel's own.
 Labels cudnn_batch_norm_labels(const Call& call) {
   auto labels = batch_norm_labels(call);
   labels.results[3] = {.dims = "", .untouched = "c"};
@@ -110,7 +110,7 @@ Labels cudnn_batch_norm_backward_labels(const Call& call) {
   return labels;
 }
 
-// ---- convolutions ----
+// ---- Convolutions ----
 
 bool is_plain_convolution(const Call& call, int64_t transposed, int64_t groups) {
   return !call.argument(transposed).toBool() && call.argument(groups).toInt() == 1;
@@ -134,7 +134,7 @@ Labels convolution_labels(const Call& call) {
   return labels;
 }
 
-// The height and width of the result are those of any part of it.
+// The height and width of the result are the same for every shard.
 Labels convolution_backward_labels(const Call& call) {
   Labels labels(call);
   if (call.operand(0).dim() != call.operand(2).dim()) return labels;
@@ -156,7 +156,7 @@ void run_convolution_backward(Call& call, const Plan&) {
   call.run();
 }
 
-// ---- pooling: every example and every channel by itself ----
+// ---- Pooling: every example and every channel by itself ----
 
 Rule pooling(std::initializer_list<int64_t> tensors) {
   const std::vector<int64_t> arguments = tensors;

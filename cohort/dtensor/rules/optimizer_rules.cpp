@@ -1,4 +1,4 @@
-// One pass over lists of parameters, gradients and states: each parameter's gradient and state are brought to where it lies.
+// Fused optimizers, over lists of parameters, gradients and states: gradients and states get their parameter's placements.
 #include <string>
 
 #include "cohort/dtensor/dispatch/rule_table.h"
@@ -11,7 +11,7 @@ bool is_as_its_parameter(const Call& call, const Operand& operand) {
   return operand.item >= 0 && operand.sizes() == call.operand(operand.item).sizes();
 }
 
-// The first argument is the list of parameters. Summands cannot be stepped.
+// The first argument is the list of parameters. A Partial parameter cannot be stepped.
 void fused_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
   Option option;
   for (const auto& operand : call.operands()) {

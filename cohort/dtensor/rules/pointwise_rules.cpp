@@ -32,8 +32,8 @@ Labels pointwise_labels(const Call& call, Linear linear) {
   return labels;
 }
 
-// In memory as the first operand that is not broadcast, which copies may be told otherwise; by this rank's part it cannot be
-// said, as one of a single row may lie in any order.
+// The result has the memory order of the first operand that is not broadcast; copies may ask for another one. The local tensor
+// does not show the order: a shard of a single row may be in any order.
 std::vector<Shape> pointwise_shapes(Call& call, std::optional<at::MemoryFormat> format = {}) {
   const auto sizes = broadcast_sizes(call);
   for (const auto& operand : call.operands()) {
@@ -60,7 +60,7 @@ Rule pointwise(Linear linear = Linear::kNo, std::initializer_list<int64_t> linea
   });
 }
 
-// A number is added to one of the summands, and to each part of an average.
+// Whether this rank adds a number: one rank does for a sum, every rank for an average.
 bool adds_here(const Call& call, const Plan& plan) {
   for (int64_t axis = 0; axis < call.mesh().ndim(); ++axis) {
     const auto& placement = plan.operands[0][axis];
@@ -80,7 +80,7 @@ Rule added_number() {
   return rule;
 }
 
-// Copies keep summands as they are, if the dtype can hold them.
+// Copies keep a Partial if the dtype can hold its values.
 Rule copies() {
   auto rule = labelled([](const Call& call) {
     const bool is_cast = call.name() == "aten::_to_copy";
@@ -94,7 +94,7 @@ Rule copies() {
   return rule;
 }
 
-// Zeros may be put into summands.
+// Filling with 0 also works on partial values.
 Rule masked_fill() {
   return pointwise_rule([](const Call& call) {
     const bool is_zero = call.argument(2).toScalar().equal(0);

@@ -1,4 +1,4 @@
-// Sums, extremes and norms over dimensions; and operations that walk along one dimension.
+// Sums, extremes and norms over dimensions; and operations that scan along one dimension.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace cohort::dtensor {
 namespace {
 
-// Which dims are reduced: by argument `dims`, -1 for an operation without one.
+// Returns flags of the reduced dims, from argument `dims`; -1 means that the operation has no such argument.
 std::vector<bool> reduced_dims(const Call& call, int64_t dims) {
   const int64_t ndim = call.operand(0).dim();
   return dims < 0 ? std::vector<bool>(ndim, true) : call.dims_argument(dims, ndim);
@@ -22,11 +22,11 @@ std::vector<bool> reduced_dims(const Call& call, int64_t dims) {
 bool keeps_dims(const Call& call, int64_t keepdim) { return keepdim >= 0 && call.argument(keepdim).toBool(); }
 
 struct Reduction {
-  int64_t dims = -1;     ///< the argument that names dims
-  int64_t keepdim = -1;  ///< the argument
+  int64_t dims = -1;     ///< the number of the argument with dims
+  int64_t keepdim = -1;  ///< the argument's number
 };
 
-// What is left of the letters, and those that are gone.
+// Returns the remaining letters, and the reduced ones.
 ResultLabels reduced_labels(const Call& call, const Reduction& how) {
   ResultLabels result;
   const auto reduced = reduced_dims(call, how.dims);
@@ -55,7 +55,7 @@ Rule reduction(const Reduction& how, const std::string& reduce_op, std::function
       std::move(run));
 }
 
-// The mean of the whole: parts may differ in size.
+// Computes the mean over all ranks, whose shards may differ in size.
 auto run_mean(const Reduction& how) {
   return [how](Call& call, const Plan& plan) {
     if (!crosses(plan, 0, reduced_dims(call, how.dims))) return call.run();
@@ -65,7 +65,7 @@ auto run_mean(const Reduction& how) {
     const auto& dtype = call.argument(call.num_arguments() - 1);
     const auto& local = call.local_tensor(0);
     const auto as = dtype.isNone() ? local.scalar_type() : dtype.toScalarType();
-    const auto sum_as = at::isReducedFloatingType(as) ? at::kFloat : as;  // a sum overflows where the mean does not
+    const auto sum_as = at::isReducedFloatingType(as) ? at::kFloat : as;  // a sum may overflow where the mean does not
     const auto sum = at::sum(local, dims_of(reduced), keeps_dims(call, how.keepdim), sum_as);
     call.finish({sum.div_(count).to(as)});
   };
@@ -73,7 +73,7 @@ auto run_mean(const Reduction& how) {
 
 Rule mean(const Reduction& how) { return reduction(how, "sum", run_mean(how)); }
 
-// Of what an empty part is reduced to.
+// Returns the sizes of an empty shard's reduction.
 std::vector<int64_t> sizes_of_empty(const Call& call, const Reduction& how) {
   std::vector<int64_t> sizes;
   const auto reduced = reduced_dims(call, how.dims);
@@ -84,7 +84,7 @@ std::vector<int64_t> sizes_of_empty(const Call& call, const Reduction& how) {
   return sizes;
 }
 
-// An empty part has no extreme: what changes nothing stands for it.
+// An empty shard has no extreme, so the neutral element stands for it.
 auto run_extreme(const Reduction& how, bool is_max) {
   return [how, is_max](Call& call, const Plan&) {
     const auto& local = call.local_tensor(0);
@@ -97,7 +97,7 @@ Rule extreme(const Reduction& how, bool is_max) {
   return reduction(how, is_max ? "max" : "min", run_extreme(how, is_max));
 }
 
-// The least and the greatest at once.
+// Both the least and the greatest.
 Rule extremes() {
   const Reduction how{1, 2};
   return labelled(
@@ -118,7 +118,7 @@ Rule extremes() {
       });
 }
 
-// ---- norms: of order p from the sum of powers, so that no part need move ----
+// ---- Norms: of order p from the sum of powers, so that shards stay where they are ----
 
 double order_of(const Call& call) { return call.argument(1).isNone() ? 2.0 : call.argument(1).toScalar().toDouble(); }
 
@@ -137,7 +137,7 @@ auto run_norm(const Reduction& how) {
     auto local = call.local_tensor(0);
     const auto& last = call.argument(call.num_arguments() - 1);
     if (last.isInt() && call.num_arguments() == 5) local = local.to(last.toScalarType());
-    if (std::isinf(order) && local.numel() == 0) {  // one element for each that is missing, which changes nothing
+    if (std::isinf(order) && local.numel() == 0) {  // a neutral element for each missing one
       auto sizes = local.sizes().vec();
       for (auto& size : sizes) size = std::max<int64_t>(size, 1);
       local = at::full(sizes, order > 0 ? 0.0 : std::numeric_limits<double>::infinity(), local.options());
@@ -159,9 +159,9 @@ Rule norm(const Reduction& how) {
       run_norm(how));
 }
 
-// ---- along a dimension, which must be whole ----
+// ---- Along a dimension, which must not be sharded ----
 
-// Result and operands have the same letters but for the reduced ones.
+// Result and operands have the same letters, except the reduced ones.
 Rule along(const Reduction& how) {
   return labelled([how](const Call& call) {
     Labels labels(call);
@@ -173,7 +173,7 @@ Rule along(const Reduction& how) {
   });
 }
 
-// The results have the operands' dimensions; the one that is argument `dim` may change its size.
+// The results have the operands' dimensions; the dimension that is argument `dim` may change its size.
 Rule scan(int64_t dim) {
   return labelled([dim](const Call& call) {
     Labels labels(call);
@@ -184,7 +184,7 @@ Rule scan(int64_t dim) {
   });
 }
 
-// By indices along the dim that is argument 1, into or out of tensors that have the same sizes otherwise.
+// Selects or writes by indices along the dim that is argument 1; the other sizes are the same.
 Rule indexed() {
   return labelled([](const Call& call) {
     Labels labels(call);

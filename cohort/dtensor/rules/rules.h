@@ -1,4 +1,4 @@
-/// The rules that come with the library, family by family. Each adds its own to the table (dispatch/rule_table.h).
+/// The library's own rules, family by family. Each function adds its rules to the table (dispatch/rule_table.h).
 #pragma once
 
 namespace cohort::dtensor {
@@ -14,9 +14,9 @@ void add_class_rules();
 void add_loss_rules();
 void add_creation_rules();
 void add_optimizer_rules();
-/// Functions that LibTorch composes of others, some of them on plain tensors: ours, for DTensors.
+/// Replaces functions that LibTorch composes from others, some of them on plain tensors, by ours for DTensors.
 void add_composed_functions();
-/// All of them.
+/// Calls all of the above.
 void add_all_rules();
 
 }  // namespace cohort::dtensor

@@ -15,7 +15,7 @@ int64_t product(c10::IntArrayRef sizes, size_t begin, size_t end) {
   return std::accumulate(sizes.begin() + begin, sizes.begin() + end, int64_t{1}, std::multiplies<>());
 }
 
-// Dimensions [from_begin, from_end) become [to_begin, to_end): as few as have equally many elements.
+// Dimensions [from_begin, from_end) become [to_begin, to_end): the smallest groups with the same number of elements.
 struct Group {
   size_t from_begin = 0, from_end = 0, to_begin = 0, to_end = 0;
 };
@@ -36,7 +36,7 @@ std::optional<Group> group_of(size_t dim, c10::IntArrayRef from, c10::IntArrayRe
   return std::nullopt;
 }
 
-// Whether an axis before has cut a dimension that is joined with this one into parts of several sizes.
+// Whether an earlier axis has sharded a dimension that is joined with this one into shards of several sizes.
 bool any_uneven(int64_t dim, c10::IntArrayRef from, c10::IntArrayRef to, const std::vector<bool>& is_uneven) {
   const auto group = group_of(static_cast<size_t>(dim), from, to);
   if (!group) return true;
@@ -44,7 +44,7 @@ bool any_uneven(int64_t dim, c10::IntArrayRef from, c10::IntArrayRef to, const s
                      is_uneven.begin() + static_cast<std::ptrdiff_t>(group->from_end), [](bool one) { return one; });
 }
 
-// Where a dimension stands that is neither joined nor split.
+// Returns the new index of a dimension that is neither joined nor split.
 std::optional<int64_t> same_dim(int64_t dim, c10::IntArrayRef from, c10::IntArrayRef to) {
   const auto group = group_of(static_cast<size_t>(dim), from, to);
   if (!group || group->from_end - group->from_begin != 1 || group->to_end - group->to_begin != 1) return std::nullopt;
@@ -58,7 +58,7 @@ std::optional<Placement> viewed(const Placement& cut, c10::IntArrayRef from, c10
   const auto dim = static_cast<size_t>(cut.dim());
   const auto group = group_of(dim, from, to);
   if (!group || from[dim] % cut.split_factor() != 0) return std::nullopt;
-  // In the group: so many pieces, of each of which a rank has a chunk of so many units, each of so many elements.
+  // Within the group: the number of pieces, of which a rank has a chunk each, in units of several elements.
   const int64_t num_pieces = product(from, group->from_begin, dim) * cut.split_factor();
   const int64_t num_units = from[dim] / cut.split_factor();
   const int64_t unit = product(from, dim + 1, group->from_end);
@@ -80,7 +80,7 @@ ViewedPlacements viewed(const Placements& placements, c10::IntArrayRef from, c10
                         c10::IntArrayRef mesh_shape) {
   ViewedPlacements result;
   auto from_left = from.vec(), to_left = to.vec();
-  std::vector<bool> is_uneven(from.size());  // ranks have other sizes left
+  std::vector<bool> is_uneven(from.size());  // ranks are left with different sizes
   for (size_t axis = 0; axis < placements.size(); ++axis) {
     const auto& now = placements[axis];
     std::optional<Placement> there;

@@ -1,4 +1,4 @@
-/// Where a cut of a dimension lands when a tensor is given another shape with the same elements in the same order. Pure.
+/// The placement of a sharded tensor after a view: another shape with the same elements in the same order. Pure.
 #pragma once
 
 #include <c10/util/ArrayRef.h>
@@ -11,18 +11,16 @@
 
 namespace cohort::dtensor {
 
-/// `cut`: a shard of a tensor of the sizes `from`, over `num_ranks`. The placement in the sizes `to` by which every rank has
-/// the same
-/// elements in the same order; nothing where there is none.
+/// Returns the placement in the sizes `to` with which every rank has the same elements in the same order; absent if there is
+/// none. `cut`: a shard of a tensor of the sizes `from`, over `num_ranks`.
 ///
-/// Dimensions that are joined keep the cut of the first of them; a later one becomes a StridedShard, a piece for each index
-/// before
-/// it, and such a one a plain Shard again when they are split.
+/// If dimensions are joined, a shard of the first one stays a Shard. A shard of a later one becomes a StridedShard with one piece
+/// for each index before it, and a plain Shard again when the dimensions are split.
 COHORT_TEST_API std::optional<Placement> viewed(const Placement& cut, c10::IntArrayRef from, c10::IntArrayRef to,
                                                 int64_t num_ranks);
 
-/// The same for all axes of a mesh, one after the other, each on what those before it have left: of the tensor's placements those
-/// that can be kept, else Replicate(), and the placements of the view.
+/// Does the same for all axes of a mesh, one after the other, each on what the axes before it leave. `kept`: the tensor's
+/// placements, with Replicate() for those that the view cannot keep. `viewed`: the view's placements.
 struct ViewedPlacements {
   Placements kept, viewed;
 };

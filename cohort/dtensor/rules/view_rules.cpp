@@ -1,4 +1,4 @@
-// Other shapes of the same elements, and parts of a tensor.
+// Views: other shapes of the same elements, and slices of a tensor.
 #include <ATen/ATen.h>
 #include <ATen/InferSize.h>
 #include <c10/core/WrapDimMinimal.h>
@@ -21,7 +21,7 @@ using DimsAfter = std::function<std::string(const Call&, std::string)>;
 
 std::vector<Shape> shapes_of_views(Call& call, const Plan&) { return whole_shapes(call); }
 
-// One operand with letters, `dims`, and what becomes of them.
+// One operand with letters `dims`, and the result's letters from them.
 Rule rearranged(DimsOf operand_dims, DimsAfter result_dims, std::function<void(Call&, const Plan&)> run = {},
                 Linear linear = Linear::kCopies) {
   auto rule = labelled(
@@ -39,7 +39,7 @@ Rule rearranged(DimsOf operand_dims, DimsAfter result_dims, std::function<void(C
 
 std::string all_dims(const Call& call) { return letters(call.operand(0).dim()); }
 
-// All but the dim that is argument `index`.
+// All dims except the one that is argument `index`.
 DimsOf dims_but(int64_t index) {
   return [index](const Call& call) {
     auto dims = all_dims(call);
@@ -55,7 +55,7 @@ std::string without_dim_argument(const Call& call, std::string dims) {
   return dims;
 }
 
-// ---- dimensions in another order ----
+// ---- Dimensions in another order ----
 
 std::string permuted(const Call& call, std::string dims) {
   std::string result;
@@ -78,9 +78,9 @@ Rule t() {
   return rule;
 }
 
-// ---- dimensions of one element ----
+// ---- Dimensions of one element ----
 
-// Which dims squeeze takes: of the whole's size, as a part may have one element as well.
+// Returns flags of the dims that squeeze removes, by global sizes: a shard may have one element as well.
 std::vector<bool> squeezed_dims(const Call& call) {
   const auto sizes = call.operand(0).sizes();
   const auto ndim = static_cast<int64_t>(sizes.size());
@@ -120,7 +120,7 @@ std::string unsqueezed(const Call& call, std::string dims) {
   return dims;
 }
 
-// ---- other sizes ----
+// ---- Other sizes ----
 
 std::vector<int64_t> viewed_sizes(const Call& call) {
   return at::infer_size(call.argument(1).toIntVector(), call.operand(0).tensor.numel());
@@ -133,7 +133,7 @@ void view_options(const Call& call, const Axis& axis, std::vector<Option>& optio
   options.push_back({{ways.kept[axis.index]}, {ways.viewed[axis.index]}});
 }
 
-// A part of a tensor that can be viewed may have to be copied, where it has gaps.
+// The local tensor of a tensor that can be viewed may have gaps, and must be copied then.
 void run_view(Call& call, const Plan& plan) {
   call.finish({call.local_tensor(0).reshape(local_sizes(call.mesh(), plan.results[0], viewed_sizes(call)))});
 }
@@ -142,7 +142,7 @@ Rule view() {
   return {.options = view_options, .shapes = shapes_of_views, .run = run_view, .view = ViewKind::kInOrder};
 }
 
-// What it gives counts as a new tensor, whose memory is the operand's.
+// The result counts as a new tensor that has the operand's memory.
 Rule unsafe_view() {
   auto rule = view();
   rule.view = ViewKind::kNone;
@@ -153,7 +153,7 @@ Rule unsafe_view() {
 std::vector<int64_t> expanded_sizes(const Call& call) {
   auto sizes = call.argument(1).toIntVector();
   const auto of = call.operand(0).sizes();
-  if (sizes.size() < of.size()) whole_shapes(call);  // which LibTorch refuses
+  if (sizes.size() < of.size()) whole_shapes(call);  // LibTorch refuses this
   const size_t missing = sizes.size() - of.size();
   for (size_t dim = missing; dim < sizes.size(); ++dim) {
     if (sizes[dim] == -1) sizes[dim] = of[dim - missing];
@@ -180,7 +180,7 @@ Rule expand() {
   return rule;
 }
 
-// ---- parts ----
+// ---- Slices ----
 
 bool takes_all(const Call& call) {
   const auto size = call.operand(0).sizes()[call.dim_argument(1, call.operand(0).dim())];
@@ -193,7 +193,7 @@ bool takes_all(const Call& call) {
 
 std::string sliced_dims(const Call& call) { return takes_all(call) ? all_dims(call) : dims_but(1)(call); }
 
-// Whether an axis before this one cuts dim `dim` of the operand.
+// Whether an earlier axis shards dim `dim` of the operand.
 bool is_cut_before(const Call& call, size_t operand, const Axis& axis, int64_t dim) {
   for (int64_t before = 0; before < axis.index; ++before) {
     const auto& placement = call.placement(operand, before);
@@ -202,7 +202,7 @@ bool is_cut_before(const Call& call, size_t operand, const Axis& axis, int64_t d
   return false;
 }
 
-// Parts of equal size along a dim of which each rank has a chunk of every part: nothing moves.
+// Slices of equal size along a dim of which each rank has a chunk of every slice: nothing moves.
 void split_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
   const auto& now = call.placement(0, axis.index);
   const int64_t dim = call.dim_argument(2, call.operand(0).dim());
@@ -233,16 +233,16 @@ Rule split() {
   return rule;
 }
 
-// ---- complex numbers and signs ----
+// ---- Complex numbers and signs ----
 
-// Sums have the signs and the real parts of their summands, but products and maxima do not.
+// A sum has the signs and the real parts of its summands; products and maxima do not.
 Rule summed_view(DimsOf operand_dims, DimsAfter result_dims, std::function<void(Call&, const Plan&)> run = {}) {
   return rearranged(std::move(operand_dims), std::move(result_dims), std::move(run), Linear::kTogether);
 }
 
 std::string with_pairs(const Call&, const std::string& dims) { return dims + kWhole; }
 
-// A number has both of its parts.
+// Both parts of a complex number stay together.
 std::string all_but_pairs(const Call& call) {
   auto dims = all_dims(call);
   if (!dims.empty()) dims.back() = kWhole;
@@ -259,22 +259,22 @@ bool can_be_pairs(const at::Tensor& tensor) {
          std::all_of(strides.begin(), strides.end() - 1, [](int64_t stride) { return stride % 2 == 0; });
 }
 
-// The part is copied where it has gaps that the whole does not have.
+// Copies the local tensor if it has gaps that the full tensor does not have.
 void run_view_as_complex(Call& call, const Plan&) {
   const auto& local = call.local_tensor(0);
   if (can_be_pairs(local)) return call.run();
-  whole_shapes(call);  // which LibTorch may refuse
+  whole_shapes(call);  // LibTorch may refuse
   call.finish({at::view_as_complex(local.clone(at::MemoryFormat::Contiguous))});
 }
 
-// ---- several tensors in one ----
+// ---- Several tensors in one ----
 
 bool are_equal(const Call& call) {
   return std::all_of(call.operands().begin(), call.operands().end(),
                      [&](const auto& one) { return one.sizes() == call.operand(0).sizes(); });
 }
 
-// LibTorch's old empty tensor goes with any other.
+// A one-dimensional empty tensor, which LibTorch's cat accepts beside any other.
 bool is_skipped(const Operand& one) { return one.dim() == 1 && one.sizes()[0] == 0; }
 
 int64_t cat_ndim(const Call& call) {
@@ -295,7 +295,7 @@ Labels cat_labels(const Call& call) {
   return labels;
 }
 
-// What split makes of a StridedShard, the other way round.
+// Adds the inverse of split_options: Shards become a StridedShard.
 void cat_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
   const int64_t dim = call.dim_argument(1, cat_ndim(call));
   const auto count = static_cast<int64_t>(call.operands().size());
@@ -330,9 +330,9 @@ Labels stack_labels(const Call& call) {
   return labels;
 }
 
-// ---- gradients of parts: zeros around them ----
+// ---- Gradients of slices: zeros around them ----
 
-// Argument 1 is the whole's sizes, argument 2 the dim; `has_dim`: the gradient has the dim as well.
+// Argument 1 has the global sizes, argument 2 the dim. `has_dim`: the gradient also has the dim.
 Rule part_backward(bool has_dim) {
   return labelled(
       [has_dim](const Call& call) {

@@ -1,11 +1,11 @@
-/// Which communication DTensors caused: counted, and with COHORT_DTENSOR_LOG=1 told, operation by operation.
+/// Counts the communication of DTensors, and with COHORT_DTENSOR_LOG=1 logs it, operation by operation.
 ///
 ///     const auto before = cohort::comm_counts();
 ///     model->forward(tokens);
 ///     const int64_t num_gathers = (cohort::comm_counts() - before).all_gather;
 ///
-/// Counted are collectives, one per axis of a mesh; an axis of one rank needs none. The log goes to the standard error of the
-/// ranks that stand first on every axis of the tensor's mesh:
+/// Counts collectives, one per axis of a mesh; an axis of one rank needs none. The log goes to the standard error of the
+/// ranks that are first on every axis of the tensor's mesh:
 ///
 ///     [cohort] dtensor: aten::mm: all_reduce over axis "tp" of 4 ranks: Partial(sum) -> Replicate(), 16384 bytes
 #pragma once
@@ -29,7 +29,7 @@ inline CommCounts operator-(const CommCounts& after, const CommCounts& before) {
           after.reduce_scatter - before.reduce_scatter, after.all_to_all - before.all_to_all};
 }
 
-/// Of this thread, since it began.
+/// Returns the counts of this thread since it began.
 COHORT_API CommCounts comm_counts();
 
 }  // namespace cohort

@@ -1,4 +1,4 @@
-/// Where communication is counted, and told (comm_counts.h), with the operation that caused it.
+/// Counts and logs communication (comm_counts.h), with the operation that caused it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace cohort::dtensor {
 
-/// The operation that is at work in this thread, for the log, as long as the object lives.
+/// Names the operation that runs in this thread, for the log, as long as the object lives.
 class AtWork {
  public:
   using NameOf = std::string (*)(const void*);
@@ -27,7 +27,7 @@ class AtWork {
   const AtWork* outer_;
 };
 
-/// One collective along `axis`: counts it and tells it. `kind`: a member of the counts.
+/// Counts and logs one collective along `axis`. `kind`: a member of the counts.
 void note_collective(int64_t CommCounts::*kind, const DeviceMesh& mesh, int64_t axis, const Placement& from,
                      const Placement& to, int64_t num_bytes);
 

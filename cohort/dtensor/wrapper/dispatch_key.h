@@ -1,5 +1,5 @@
-/// The dispatch key that makes LibTorch's functions come to us with a tensor that lies in parts: CustomRNGKeyId, which LibTorch
-/// keeps for extensions, uses nowhere itself, and asks below autograd and autocast.
+/// The dispatch key by which LibTorch's functions call us for DTensors: CustomRNGKeyId. LibTorch keeps it for extensions, does
+/// not use it itself, and dispatches to it below autograd and autocast.
 #pragma once
 
 #include <c10/core/DispatchKey.h>

@@ -1,5 +1,5 @@
-/// How tensors lie: a mesh, and a placement on each of its axes. Tensors share one object where they can, as each result of an
-/// operation would else copy both.
+/// Layout: a mesh, and a placement on each of its axes. Tensors share one object if possible, because otherwise each result of an
+/// operation would copy both.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ struct Layout {
 
   const DeviceMesh mesh;
   const Placements placements;
-  /// The mesh's shape and the placements as numbers: equal where both are equal. Rules ask for no more.
+  /// The mesh's shape and the placements as numbers: equal if both are equal. Rules need no more than this.
   const std::vector<int64_t> code;
-  const bool is_partial;  ///< on any axis
+  const bool is_partial;  ///< whether a placement is Partial
 };
 
 using LayoutPtr = std::shared_ptr<const Layout>;
 
-/// A Partial on any of the axes.
+/// Whether a placement is Partial.
 bool has_partial(const Placements& placements);
 
 }  // namespace cohort::dtensor

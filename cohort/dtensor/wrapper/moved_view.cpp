@@ -9,7 +9,7 @@
 namespace cohort::dtensor {
 namespace {
 
-// Inference tensors have none.
+// Inference tensors have no version.
 uint32_t version_of(const at::Tensor& tensor) {
   return tensor.is_inference() ? 0 : static_cast<uint32_t>(tensor._version());
 }

@@ -1,8 +1,8 @@
-/// Views of a tensor whose parts had to be moved for it: rows of a matrix that is cut by rows. Such a view has memory of its own,
-/// but counts as one of the tensor's: what is written to the one is brought to the other.
+/// Views whose base had to be redistributed for them, such as rows of a matrix that is sharded by rows. Such a view has memory of
+/// its own, but behaves like a view of the base: a write to one reaches the other.
 ///
-/// A write to the view goes to the tensor at once, and mostly moves nothing between ranks. A write to the tensor goes to the view
-/// when that is next used, if the tensor's version says that there was one.
+/// A write to the view is copied to the base at once, mostly without communication. A write to the base is copied to the view
+/// when the view is next used, if the base's version shows that there was one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,27 +17,27 @@
 namespace cohort::dtensor {
 
 struct MovedView {
-  /// Of the tensor: its part, how that lies, the whole's sizes; and of what that in turn is a view.
+  /// The base's local tensor, layout and global sizes; and the MovedView of the base, if that is a view itself.
   at::Tensor base;
   LayoutPtr layout;
   std::vector<int64_t> sizes;
   std::shared_ptr<MovedView> outer = {};
-  /// The tensor's elements, in their order, as they had to lie. The view has this memory. Undefined if it has a copy, and
-  /// nobody knows of what.
+  /// The base's elements, in their order, in the placements that the operation needed. The view has this memory. Undefined if the
+  /// view has a copy of unknown elements.
   at::Tensor moved;
   Placements placements;
-  uint32_t version = 0;  ///< of `base`, when both were alike
+  uint32_t version = 0;  ///< the version of `base` when both were equal
 };
 
-/// Notes what `view` is, which an operation has made of `tensor`. `moved`: the tensor's part as the operation was given it, in
+/// Notes how an operation has made `view` from `tensor`. `moved`: the tensor's local tensor as the operation got it, in
 /// `placements`. `keeps_order`: the view has the same elements in the same order.
 void note_moved_view(const at::Tensor& view, const at::Tensor& tensor, const at::Tensor& moved,
                      const Placements& placements, bool keeps_order);
-/// Collective where it has been written to: brings a view what its tensor has. Before any use of `parts`.
+/// Updates a view from its base, if that was written. Call it before any use of `parts`. Collective if there was a write.
 void follow_tensor(const Parts& parts);
-/// Throws c10::NotImplementedError, with the operation's name, for a view from which there is no way back.
+/// Throws c10::NotImplementedError, with the operation's name, for a view whose writes cannot be copied to its base.
 void check_can_be_written(const Parts& parts, const std::string& operation);
-/// Collective where parts have to be moved: brings a tensor what has been written to its view.
+/// Copies a write to a view to its base. Collective if this needs communication.
 void bring_to_tensor(const Parts& parts);
 
 }  // namespace cohort::dtensor

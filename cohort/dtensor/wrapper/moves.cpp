@@ -14,7 +14,7 @@
 namespace cohort::dtensor {
 namespace {
 
-// What a rank that is not the first holds, so that reducing changes nothing.
+// Returns what ranks other than the first get, so that the reduction gives the first rank's value.
 at::Tensor neutral_of(const std::string& op, const at::Tensor& tensor) {
   if (op == "sum" || op == "bxor") return at::zeros_like(tensor, at::MemoryFormat::Contiguous);
   if (op == "product") return at::ones_like(tensor, at::MemoryFormat::Contiguous);
@@ -37,12 +37,13 @@ class Move {
   }
 
  private:
-  // Small parts are reduced before they are gathered.
+  // Reduces before the gathers: shards are smaller.
   void reduce_early(int64_t axis) {
     if (now_[axis].is_partial() && !(now_[axis] == to_[axis]) && !to_[axis].is_shard_like()) step(axis, Replicate());
   }
 
-  // Cuts are undone from the last one, whose dim no later axis has cut, and made from the first one.
+  // Undoes shards from the last axis on, because a later axis shards what an earlier one leaves; step() makes new ones from the
+  // first.
   void leave(int64_t axis) {
     if (!now_[axis].is_shard_like()) return;
     const bool is_final = now_[axis] == to_[axis];
@@ -67,7 +68,7 @@ class Move {
                        [&](const auto& placement) { return placement.is_shard_like() && placement.dim() == dim; });
   }
 
-  // What the axes before have left of a dim.
+  // Returns what earlier axes leave of a dim.
   int64_t size_before(int64_t axis, int64_t dim) const {
     Placements before(now_.begin(), now_.begin() + axis);
     before.resize(now_.size(), Replicate());

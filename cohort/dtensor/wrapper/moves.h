@@ -1,4 +1,4 @@
-/// A tensor in parts brought into other placements on the same mesh: which collectives, in which order.
+/// Redistribution plans: which collectives, in which order, bring a local tensor to other placements on the same mesh.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,13 +10,14 @@
 
 namespace cohort::dtensor {
 
-/// Collective over the mesh: `local` in the placements `to`, of a tensor of `sizes` in the placements `from`; `local` itself
-/// where they are equal. Requires: this rank is in the mesh; dims are counted from the front. What becomes Partial
-/// lies on the first rank of the axis, and on the others what changes nothing.
+/// Redistributes `local`, of a tensor of global `sizes`, from the placements `from` to `to`. Returns `local` itself if they are
+/// equal. Collective over the mesh. Requires: this rank is in the mesh; dims are counted from the front. For a new Partial, the
+/// first rank of the axis has the value, and the others have neutral elements.
 at::Tensor moved(const at::Tensor& local, const DeviceMesh& mesh, const Placements& from, const Placements& to,
                  c10::IntArrayRef sizes);
 
-/// What one axis of `num_ranks` pays for it, in bytes that a rank sends, about; the tensor has `num_bytes`. 0: no communication.
+/// Returns roughly the bytes that a rank sends on one axis of `num_ranks` for this; the tensor has `num_bytes`. 0 means no
+/// communication.
 double price_of(const Placement& from, const Placement& to, int64_t num_ranks, double num_bytes);
 
 }  // namespace cohort::dtensor

@@ -79,7 +79,7 @@ at::Tensor scattered(const at::Tensor& whole, const ShardSpec& spec, std::option
     const auto& placement = spec.placements()[axis];
     local = placement.is_shard_like() ? scatter_axis(line, placement, local, src_rank)
                                       : replicate_axis(line, local, src_rank);
-    // A rank's share, so that the reduction gives the tensor.
+    // Divided, so that the reduction gives the tensor.
     if (placement == Partial("sum")) local = local / line.num_ranks();
   }
   return local;
@@ -92,7 +92,7 @@ at::Tensor gathered(const at::Tensor& local, const ShardSpec& spec) {
   const at::NoGradGuard no_grad;
   const auto own = local.detach();
   auto whole = moved(own, mesh, spec.placements(), replicated(mesh), spec.shape());
-  const bool is_own = whole.is_same(own) && !spec.is_replicated();  // on one rank nothing moves
+  const bool is_own = whole.is_same(own) && !spec.is_replicated();  // true on one rank, where nothing moves
   return is_own ? whole.clone(at::MemoryFormat::Contiguous) : whole;
 }
 

@@ -1,4 +1,4 @@
-/// From a whole tensor to the ranks' parts, and back. Values only: no dispatch key is needed, autograd knows nothing of it.
+/// Conversions from a full tensor to local tensors, and back. They need no dispatch key, and autograd does not see them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,21 +12,21 @@
 
 namespace cohort::dtensor {
 
-/// Where this rank has its part of tensors on `mesh`.
+/// Returns this rank's device for tensors on `mesh`.
 c10::Device device_of(const DeviceMesh& mesh);
-/// `tensor` there: itself where it is.
+/// Returns `tensor` on this device; itself if it is there.
 at::Tensor on_device_of(const DeviceMesh& mesh, const at::Tensor& tensor);
 
 /// Throws c10::ValueError if `local` has another shape than `spec` gives this rank.
 void check_part(const at::Tensor& local, const ShardSpec& spec);
 
-/// Collective over the mesh: this rank's part, contiguous, of the tensor that the rank that is number `src_rank` on every axis
-/// has; without one, of `whole`, and nothing is sent. What is replicated on the way is overwritten in place if it is contiguous.
-/// An empty tensor on a rank that the mesh does not have.
+/// Returns this rank's local tensor, contiguous, of the full tensor on the rank that is number `src_rank` on every axis. If
+/// `src_rank` is absent, uses this rank's `whole` without communication. Tensors that are replicated on the way are overwritten
+/// in place if they are contiguous. Collective over the mesh. Returns an empty tensor on a rank outside of the mesh.
 /// Throws c10::ValueError for Partials of "product" and bits, which have no inverse.
 at::Tensor scattered(const at::Tensor& whole, const ShardSpec& spec, std::optional<int> src_rank = 0);
-/// Collective over the mesh: all of the tensor of which `local` is this rank's part, in new memory unless all ranks have all of
-/// it. `local` itself on a rank that the mesh does not have. Throws what check_part() throws.
+/// Returns the full tensor of which `local` is this rank's local tensor, in new memory unless it is replicated. Collective over
+/// the mesh. Returns `local` itself on a rank outside of the mesh. Throws what check_part() throws.
 COHORT_TEST_API at::Tensor gathered(const at::Tensor& local, const ShardSpec& spec);
 
 }  // namespace cohort::dtensor

@@ -16,13 +16,11 @@ namespace cohort::dtensor {
 namespace {
 
 constexpr const char* kNoData =
-    "[cohort] DTensor: this tensor lies in parts on the ranks of a mesh and has no data of its own, but something "
-    "wants a "
-    "pointer to its data: printing, saving, a kernel or a library that reads memory\n  hint: give it "
-    "DTensor(x).to_local(), "
-    "this rank's part, or DTensor(x).full_tensor(), for which all ranks call";
+    "[cohort] DTensor: this tensor is distributed over the ranks of a mesh and has no data of its own, but something "
+    "needs a pointer to its data: printing, saving, a kernel or a library that reads memory\n  hint: give it "
+    "DTensor(x).to_local(), this rank's shard, or DTensor(x).full_tensor(), which all ranks must call";
 
-// Of LibTorch's message that follows what TensorImpl was told.
+// Makes a storage without data; LibTorch throws kNoData for every access to the data.
 c10::Storage make_storage(c10::Device device) {
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(0),
                                                        c10::DataPtr(nullptr, device), nullptr, /*resizable=*/false);
@@ -30,7 +28,7 @@ c10::Storage make_storage(c10::Device device) {
   return c10::Storage(std::move(storage));
 }
 
-// Never let go, so that its count of references is above 1 whoever has it.
+// Never destroyed, so that its reference count is always above 1.
 const c10::Storage& shared_storage(c10::Device device) {
   static std::mutex mutex;
   static auto* const storages = new std::map<std::pair<c10::DeviceType, c10::DeviceIndex>, c10::Storage>;
@@ -46,7 +44,7 @@ const c10::Storage& storage_without_data(c10::Device device) {
   return *latest;
 }
 
-// Whether some rank has too little of a dim to tell from its part in which order the dims lie.
+// Whether some rank has so little of a dim that its local tensor does not show the memory order of dims.
 bool is_order_unknown(const Layout& layout, c10::IntArrayRef sizes) {
   auto smallest = sizes.vec();
   for (size_t axis = 0; axis < layout.placements.size(); ++axis) {
@@ -80,7 +78,7 @@ const Parts& parts_of(const at::Tensor& tensor) {
   const auto* parts = static_cast<const Parts*>(tensor.unsafeGetTensorImpl()->get_backend_meta());
   TORCH_CHECK(parts,
               "[cohort] DTensor: an operation of LibTorch made a tensor of a DTensor's kind without its part"
-              "\n  hint: this is a fault of Cohort's rule for that operation, which please report");
+              "\n  hint: report this as a fault of Cohort's rule for that operation");
   return *parts;
 }
 
@@ -105,12 +103,12 @@ Parts::Parts(at::Tensor part, LayoutPtr lies_as)
     : local(std::move(part)), layout(std::move(lies_as)), mesh(layout->mesh), placements(layout->placements) {}
 
 at::Tensor make_dtensor(at::Tensor local, LayoutPtr layout, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  comm::gradients_are_exchanged();  // by DTensors themselves
+  comm::gradients_are_exchanged();  // DTensors do it themselves
   const auto key = c10::computeDispatchKey(local.scalar_type(), local.layout(), local.device());
   auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage_without_data(local.device())),
                                                    c10::DispatchKeySet(key) | c10::DispatchKeySet(kKey), local.dtype());
   set_shape(*impl, local, *layout, sizes, strides);
-  // A lazy view's wrapper says so too: LibTorch's real() and imag() ask for it.
+  // The wrapper of a lazy view is lazy, too: LibTorch's real() and imag() check it.
   if (local.is_conj()) impl->_set_conj(true);
   if (local.is_neg()) impl->_set_neg(true);
   impl->set_backend_meta(c10::make_intrusive<Parts>(std::move(local), std::move(layout)));

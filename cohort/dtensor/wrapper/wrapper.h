@@ -1,10 +1,10 @@
-/// The tensor that stands for one in parts: an ordinary TensorImpl with the whole's sizes, no data, and beside it, in its
-/// BackendMeta, this rank's part and the placements.
+/// The wrapper: the at::Tensor that represents a DTensor. It is an ordinary TensorImpl with the global sizes and no data; its
+/// BackendMeta has this rank's local tensor and the placements.
 ///
-/// No subclass of TensorImpl, so that Tensor::set_data turns the parameter of an unmodified module into one in place.
+/// It is not a subclass of TensorImpl, so that Tensor::set_data can make a parameter of an unmodified module a DTensor in place.
 ///
-/// All wrappers of a device share one storage. So autograd never takes one for its own and adds to it in place: several may share
-/// one local tensor, and the sum may be cheaper in other placements.
+/// All wrappers of a device share one storage. So autograd never owns a wrapper alone and adds to it in place: several wrappers
+/// may share one local tensor, and the sum may be cheaper in other placements.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,40 +25,41 @@
 
 namespace cohort::dtensor {
 
-/// What a tensor had to be moved to, for operations that want the same (dispatch/remembered_moves.h).
+/// A redistributed local tensor, kept for operations that need the same placements (dispatch/remembered_moves.h).
 struct Remembered {
-  at::Tensor local;  ///< undefined: nothing is known
+  at::Tensor local;  ///< undefined if nothing is kept
   Placements placements;
-  /// Of the wrapper and of its part, by which writing shows.
+  /// Versions of the wrapper and of its local tensor, which show later writes.
   uint32_t version = 0, local_version = 0;
-  /// Where it was calculated; another stream would not wait for it. Nothing: on the CPU.
+  /// The stream that computed it; another stream would not wait for it. Absent on the CPU.
   std::optional<c10::Stream> stream = {};
 };
 
 struct MovedView;
 
-/// Where and in which placements the tensor lies never changes once the wrapper exists: what is written in place goes into
-/// `local`. What is `mutable` is learnt of it later, by the thread that computes with it.
+/// The local tensor and placements of a DTensor. Memory and placements never change once the wrapper exists: writes in place go
+/// to `local`. The thread that computes with the tensor sets `mutable` members later.
 struct Parts final : c10::BackendMeta {
   Parts(at::Tensor local, LayoutPtr layout);
-  at::Tensor local;  ///< never requires a gradient; an empty one on a rank that the mesh does not have
+  at::Tensor local;  ///< never requires a gradient; empty on a rank outside of the mesh
   LayoutPtr layout;
-  const DeviceMesh& mesh;        ///< the layout's
-  const Placements& placements;  ///< the layout's
+  const DeviceMesh& mesh;        ///< of the layout
+  const Placements& placements;  ///< of the layout
   mutable Remembered remembered;
-  /// Of what is Partial: an operation made it, and nobody has its memory but through wrappers. What it adds up to is remembered
+  /// For a Partial: whether an operation made it, and its memory is reachable only through wrappers. Its reduced value is kept
   /// only then.
   mutable bool is_own = false;
-  /// Of a view: the parts of the tensor that has its elements in the same order, or, of two dimensions, transposed. Null: none.
+  /// For a view: the base with the same elements in the same order, or transposed if it has two dimensions. Null for other
+  /// tensors.
   mutable c10::intrusive_ptr<const Parts> viewed = {};
   mutable bool is_transposed = false;
-  /// Of a view that has memory of its own (moved_view.h).
+  /// For a view that has memory of its own (moved_view.h).
   mutable std::shared_ptr<MovedView> moved_view = {};
-  /// Operations bring others to it, and move it only where there is no other way (hold()).
+  /// Whether operations move other operands to this tensor's placements, and move it only if they must (hold()).
   mutable bool is_held = false;
-  /// Of a parameter: the axes on which gradients stay summands (leave_sums()).
+  /// For a parameter: the axes on which gradients stay Partial (leave_sums()).
   mutable std::vector<int64_t> left_sums = {};
-  /// Whoever has weak pointers left keeps neither memory nor the mesh.
+  /// Called when only weak pointers are left: releases memory and mesh.
   void release_resources() override {
     local.reset();
     viewed.reset();
@@ -71,27 +72,28 @@ struct Parts final : c10::BackendMeta {
 inline bool is_dtensor(const at::Tensor& tensor) {
   return tensor.defined() && tensor.unsafeGetTensorImpl()->key_set().has(kKey);
 }
-/// Requires is_dtensor(tensor).
+/// Requires: is_dtensor(tensor).
 COHORT_TEST_API const Parts& parts_of(const at::Tensor& tensor);
 c10::intrusive_ptr<const Parts> shared_parts_of(const at::Tensor& tensor);
-/// This rank's part to be handed out, detached: its memory, of Parts::is_own a copy of it.
+/// Returns this rank's local tensor for the user, detached: the tensor's memory, or a copy if Parts::is_own.
 at::Tensor part_for_caller(const Parts& parts);
 ShardSpec spec_of(const at::Tensor& tensor);
-/// Of a DTensor that has just been made: it stays where it is, such as the weight of a layer that ranks compute in parts, where
-/// otherwise the smaller tensor would travel. So do views of it, and copies in other dtypes.
+/// Makes a new DTensor, its views and its copies in other dtypes stay where they are, even if it would be cheaper to move them
+/// than the other operands; for example the weight of a layer that ranks compute in shards.
 void hold(const at::Tensor& tensor);
-/// Of a parameter that has just been made: whoever shares it out along these axes, as fully_shard, adds up what is Partial there.
+/// Leaves gradients of a new parameter Partial along these axes: the code that shards it there, such as fully_shard, sums them.
 void leave_sums(const at::Tensor& parameter, std::vector<int64_t> axes);
 
-/// `sizes`: the whole's. `strides`: the whole's; empty: dense, in the order in which `local` has its dimensions, or as written
-/// where a rank cannot know that order: all ranks have the same strides, as LibTorch's functions do other things with other ones.
+/// `sizes`: the global sizes. `strides`: the global strides. If empty, dense, with the dimensions in the memory order of `local`;
+/// or in their own order if a rank cannot know that order. All ranks must have the same strides, because LibTorch's functions
+/// depend on them.
 at::Tensor make_dtensor(at::Tensor local, LayoutPtr layout, c10::IntArrayRef sizes, c10::IntArrayRef strides = {});
 at::Tensor make_dtensor(at::Tensor local, DeviceMesh mesh, Placements placements, c10::IntArrayRef sizes,
                         c10::IntArrayRef strides = {});
 
-/// What this rank has of a tensor of these sizes.
+/// Returns the sizes of this rank's local tensor of a tensor of these global sizes.
 std::vector<int64_t> local_sizes(const DeviceMesh& mesh, const Placements& placements, c10::IntArrayRef sizes);
-/// A placement on each axis.
+/// Returns a Replicate() for each axis.
 Placements replicated(const DeviceMesh& mesh);
 
 }  // namespace cohort::dtensor

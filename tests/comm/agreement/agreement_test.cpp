@@ -227,10 +227,9 @@ TEST(Agreement, ARankThatExchangesSomethingElseMessage) {
       ObjectList list(2);
       return all_gather_object(list, c10::IValue(7), {.group = group});
     }
-    require_equal(
-        text_on(group, claim_of({})),
-        "[cohort] paint: nothing was painted, as rank 1 exchanges something else here\n  hint: all ranks make "
-        "the same calls in the same order");
+    require_equal(text_on(group, claim_of({})),
+                  "[cohort] paint: nothing was painted, as rank 1 exchanges something else here\n  hint: make the "
+                  "same calls in the same order on all ranks");
   });
 }
 

@@ -56,10 +56,9 @@ TEST(Purpose, HasANumberOfItsOwnMessage) {
       return error.what();
     }
   };
-  EXPECT_EQ(
-      error_of(1, "another exchange"),
-      "[cohort] a purpose of collectives, \"another exchange\", has the number 1, which is that of another one or "
-      "none");
+  EXPECT_EQ(error_of(1, "another exchange"),
+            "[cohort] a purpose of collectives, \"another exchange\", has the number 1, which is out of range or "
+            "another one's");
   EXPECT_NE(error_of(0, "an exchange"), "");
   EXPECT_NE(error_of(Purpose::kMaxNumber + 1, "an exchange"), "");
   // A second copy of a header's variable, as in a program beside the library.
@@ -72,9 +71,9 @@ TEST(Purpose, HintsDependOnItMessage) {
       "all ranks must make the calls that communicate, in the same order: look for one under a condition that not all "
       "ranks meet, such as rank == 0; or some ranks take more steps than others";
   const std::string uneven =
-      "the ranks do not take the same steps; most often some have more batches than others. data::DistributedSampler "
-      "gives all ranks as many; without it, stop every epoch at the smallest number of batches, which all_reduce with "
-      "ReduceOp::MIN tells";
+      "the ranks do not take the same steps; most often some have more batches than others. Use "
+      "data::DistributedSampler, which gives all ranks the same number; without it, stop every epoch at the smallest "
+      "number of batches of any rank, which all_reduce with ReduceOp::MIN computes";
   const auto* gradients = purpose_of(3);
   for (int number = 0; number <= 18; ++number) {
     const auto* purpose = purpose_of(static_cast<uint8_t>(number));

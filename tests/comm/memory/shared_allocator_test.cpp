@@ -63,7 +63,7 @@ TEST(SharedAllocator, OfAnotherLibraryMessage) {
   const std::string error =
       "[cohort] use_shared_allocator: another library has set LibTorch's allocator for CPU tensors, with a higher "
       "priority\n"
-      "  hint: leave one of the two out: both want all tensors\n";
+      "  hint: use only one of the two: each allocates all CPU tensors\n";
   EXPECT_EQ(output_of("before"), error + error);
   EXPECT_EQ(output_of("since"), "(no error)\n(no error)\n");
 }

@@ -326,7 +326,7 @@ TEST(TensorListener, TimeOutsMessage) {
   EXPECT_EQ(error_of([&] { comm::TensorChannel::connect(name + "-other", 20ms); }),
             "[cohort] no process listens on tensor channel \"" + name +
                 "-other\" after 20 ms\n"
-                "  hint: the other process makes a TensorListener of that name; both must be of one user and in one "
+                "  hint: make a TensorListener of that name in the other process; both must be of one user and in one "
                 "network namespace");
 }
 

@@ -464,11 +464,12 @@ TEST(Start, HostOfTheStoreThatEndedBeforeNewGroupMessage) {
     texts.push_back(
         std::regex_replace(plain(results[rank].output), std::regex("caused by: (?!rank 0)[^\n]*"), "caused by: STORE"));
   }
-  EXPECT_THAT(texts, testing::Contains(
-                         "DistBackendError: [cohort] group \"1\" of ranks 1 and 2 cannot connect\n"
-                         "  caused by: rank 0 (pid P on HOST) has ended\n  caused by: STORE\n"
-                         "  hint: rank 0 hosts the store, which groups need to connect; let it wait for the others, by "
-                         "barrier()\n"))
+  EXPECT_THAT(texts,
+              testing::Contains(
+                  "DistBackendError: [cohort] group \"1\" of ranks 1 and 2 cannot connect\n"
+                  "  caused by: rank 0 (pid P on HOST) has ended\n  caused by: STORE\n"
+                  "  hint: let rank 0 wait for the others with barrier(): it hosts the store, which groups need to "
+                  "connect\n"))
       << results[1].output << results[2].output;
 }
 

@@ -121,8 +121,8 @@ def test_what_is_in_the_way(processes, tmp_path):
     processes.append(first)
     assert first.stdout.readline() == f'listening at "{path}"\n'
     why = f'[cohort] cannot serve the control plane at "{path}": '
-    hint = ('another process listens there\n  hint: each rank of a host needs its own: "${rank}" in TORCH_WORKER_SERVER_SOCKET stands '
-            "for the rank\n")
+    hint = ('another process listens there\n  hint: give each rank of a host a socket of its own: "${rank}" in '
+            "TORCH_WORKER_SERVER_SOCKET stands for the rank\n")
     assert first_words(end(start_rank(TORCH_WORKER_SERVER_SOCKET=str(path)))) == (why + hint, 3)
     first.kill()
     first.wait()

@@ -29,10 +29,9 @@ namespace {
 using testing::MatchesRegex;
 
 constexpr const char* kUnevenHint =
-    "the ranks do not take the same steps; most often some have more batches than others. data::DistributedSampler "
-    "gives all "
-    "ranks as many; without it, stop every epoch at the smallest number of batches, which all_reduce with "
-    "ReduceOp::MIN tells";
+    "the ranks do not take the same steps; most often some have more batches than others. Use "
+    "data::DistributedSampler, which gives all ranks the same number; without it, stop every epoch at the smallest "
+    "number of batches of any rank, which all_reduce with ReduceOp::MIN computes";
 
 struct ScaledImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) { return x * weight; }

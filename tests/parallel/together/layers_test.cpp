@@ -326,7 +326,7 @@ COHORT_WORKER(layers_zero) {
       layer->parameters(), torch::optim::AdamWOptions(0.1), {.process_group = mesh.group("dp")});
   const auto text =
       test::error_of([&] { checkpoint::get_optimizer_state_dict(*layer, optimizer, {.full_state_dict = true}); });
-  REQUIRE(text.find("cannot be made whole where ranks have parts") != std::string::npos);
+  REQUIRE(text.find("cannot be gathered if ranks have shards") != std::string::npos);
 }
 
 TEST(TogetherLayerStates, OfZeroAreNotMadeWhole) { run_workers("layers_zero", {.world_size = 4}).expect_success(); }

@@ -1,6 +1,6 @@
-/// RunningOperation: the operation that a session's engine runs, and what ends its wait for other ranks: a signal, or what the
-/// watch finds.
-/// Thread-safety: of the session's run_mutex_, but for set_completing(), is_completing() and was_interrupted().
+/// RunningOperation: the operation that a session's engine runs. It ends the operation's wait for other ranks after a signal, or
+/// if the watch finds a reason.
+/// Thread-safety: guarded by the session's run_mutex_, except set_completing(), is_completing() and was_interrupted().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,9 +19,9 @@
 
 namespace cohort::comm {
 
-/// So often a thread that waits for another one's operation looks for an interruption.
+/// The interval in which a thread that waits for another thread's operation checks for an interruption.
 constexpr auto kLookInterval = std::chrono::milliseconds(250);
-/// Of kLookInterval each, while a group that is to be destroyed waits for an operation.
+/// The number of such checks before a warning, while a group that is to be destroyed waits for an operation.
 constexpr int kLooksBeforeWarning = 20;
 
 class RunningOperation {
@@ -31,19 +31,19 @@ class RunningOperation {
   RunningOperation(const RunningOperation&) = delete;
   RunningOperation& operator=(const RunningOperation&) = delete;
 
-  /// `options` get what the engine looks at while it waits. All of them must live until the operation has ended.
+  /// Gives `options` the check that the engine makes while it waits. All arguments must live until the operation has ended.
   void begin(const ShmCall& call, at::TensorList shown, shm::CallOptions& options) {
     call_ = &call;
     shown_ = shown;
     options_ = &options;
     options.find_obstacle = &find_obstacle_;
   }
-  /// The interruption that has ended the operation, for its caller; null if none has.
+  /// Returns the interruption that has ended the operation, for its caller; null if nothing has.
   std::exception_ptr take_interruption() { return std::exchange(interruption_, nullptr); }
-  /// An operation of the session was interrupted.
+  /// Whether an operation of the session was interrupted.
   bool was_interrupted() const { return was_interrupted_; }
 
-  /// The group is to be destroyed, and waits for what was started.
+  /// Set while the group is to be destroyed and waits for operations that have started.
   void set_completing(bool is_completing) { is_completing_ = is_completing; }
   bool is_completing() const { return is_completing_; }
 
@@ -57,7 +57,7 @@ class RunningOperation {
   const ShmCall* call_ = nullptr;
   at::TensorList shown_;
   const shm::CallOptions* options_ = nullptr;
-  uint64_t delayed_ = 0;  // the last one that the watch knows as delayed
+  uint64_t delayed_ = 0;  // the last operation that the watch knows as delayed
   std::exception_ptr interruption_;
   std::atomic<bool> was_interrupted_ = false;
   std::atomic<bool> is_completing_ = false;

@@ -6,7 +6,7 @@
 
 namespace cohort::comm {
 
-// Needs mutex_.
+// Requires: the caller holds mutex_.
 std::vector<SessionTransfers::Kept> SessionTransfers::take_finished() {
   const auto first = std::partition(kept_.begin(), kept_.end(), [](const auto& it) { return !it.transfer->is_done(); });
   std::vector<Kept> finished(std::make_move_iterator(first), std::make_move_iterator(kept_.end()));

@@ -1,5 +1,5 @@
 /// SessionTransfers: a session's sends and receives under way, and the memory of those that nobody waits for, which is kept until
-/// they are done. What goes may be the last reference to a tensor, so it goes when no lock is held.
+/// they are done. Memory is released without a lock, because it may hold the last reference to a tensor.
 /// Thread-safety: every function may be called from any thread.
 #pragma once
 
@@ -19,17 +19,17 @@ class SessionTransfers {
   struct Kept {
     shm::TransferPtr transfer;
     at::Tensor memory;
-    bool is_pending = false;  ///< it counts as an operation of the program
+    bool is_pending = false;  ///< whether it counts as an operation of the program
   };
 
-  /// So many more are under way, or less.
+  /// Changes the number of transfers under way.
   void add(int difference) { num_under_way_.fetch_add(difference); }
   void keep(Kept transfer);
 
   size_t num_pending();
-  /// Kept sends that failed, and receives that nobody will see.
+  /// Returns the number of kept sends that failed, and of receives that nobody will see.
   size_t num_lost() const;
-  /// Lets go of all that is kept.
+  /// Releases everything that is kept.
   void clear();
 
  private:

@@ -12,9 +12,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What the caller has before the progress thread takes its work, where cores are shared.
+// The time for which the progress thread leaves a work to the caller if cores are shared.
 constexpr auto kGrace = std::chrono::milliseconds(1);
-// After this long without work the progress thread sleeps until it is woken.
+// The time for which the progress thread looks for work before it sleeps until it is woken.
 constexpr auto kAttention = std::chrono::milliseconds(50);
 
 }  // namespace
@@ -36,7 +36,7 @@ WorkQueue::WorkPtr WorkQueue::take() {
   if (queue_.empty()) return {};
   auto work = std::move(queue_.front());
   queue_.pop_front();
-  num_queued_.store(queue_.size(), std::memory_order_release);  // after the count of those that run
+  num_queued_.store(queue_.size(), std::memory_order_release);  // after the count of running works
   ++num_taken_;
   if (queue_.empty()) is_in_hurry_ = false;
   return work;
@@ -73,7 +73,7 @@ void WorkQueue::wait_for_work(std::unique_lock<std::mutex>& lock, bool is_quiet)
   is_asleep_ = false;
 }
 
-// True if the front of the queue is not to be taken yet.
+// Waits for the grace time. Returns true if the front of the queue must not be taken yet.
 bool WorkQueue::gives_grace(std::unique_lock<std::mutex>& lock) {
   if (cores_ == Cores::kSpare || is_in_hurry_) return false;
   const auto num_taken = num_taken_;
@@ -81,7 +81,7 @@ bool WorkQueue::gives_grace(std::unique_lock<std::mutex>& lock) {
   return num_taken_ != num_taken;
 }
 
-// Needs mutex_. Another progress thread leads from now on.
+// Makes another progress thread the leader. Requires: the caller holds mutex_.
 void WorkQueue::appoint() {
   has_leader_ = true;
   if (num_spare_ > num_appointed_) {
@@ -92,7 +92,7 @@ void WorkQueue::appoint() {
   }
 }
 
-// True if this thread still leads afterwards.
+// Returns true if this thread still leads afterwards.
 bool WorkQueue::announce_as_leader(ShmWork& work) {
   if (!work.has_future()) {
     work.announce();
@@ -108,14 +108,14 @@ bool WorkQueue::announce_as_leader(ShmWork& work) {
   return !std::exchange(has_leader_, true);
 }
 
-// Without the queue's lock: this may drop the last reference to the work.
+// Called without the queue's lock, because this may drop the last reference to the work.
 WorkQueue::Step WorkQueue::run_and_announce(const std::function<WorkPtr()>& run_front) {
   const auto work = run_front();
   if (!work) return Step::kNothingToRun;
   return announce_as_leader(*work) ? Step::kRan : Step::kLeadLost;
 }
 
-// Until another thread leads, or the group is closed.
+// Leads until another thread does, or the group is closed.
 void WorkQueue::lead(std::unique_lock<std::mutex>& lock, const std::function<WorkPtr()>& run_front) {
   auto last_work = Clock::now();
   while (!is_closed_) {
@@ -125,7 +125,7 @@ void WorkQueue::lead(std::unique_lock<std::mutex>& lock, const std::function<Wor
     }
     last_work = Clock::now();
     if (gives_grace(lock)) continue;
-    // What has been queued meanwhile has had its time.
+    // The grace time has passed for all works that are in the queue now.
     for (auto left = queue_.size(); left > 0 && !is_closed_; --left) {
       lock.unlock();
       const auto step = run_and_announce(run_front);
@@ -160,7 +160,7 @@ std::optional<std::vector<std::thread>> WorkQueue::close() {
   return threads;
 }
 
-// Locks may be held by threads that the child does not have.
+// Locks may be held by threads that do not exist in the child, so this takes none.
 void WorkQueue::forget_threads() {
   for (auto& thread : threads_) thread.detach();
   threads_.clear();

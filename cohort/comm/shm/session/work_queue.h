@@ -1,8 +1,8 @@
-/// WorkQueue: a session's asynchronous operations, in order, and the progress threads that run those that nobody waits for. See
-/// [Note: who runs what] in shm_session.h.
+/// WorkQueue: a session's asynchronous operations, in order, and the progress threads that run operations that nobody waits for.
+/// See [Note: who runs what] in shm_session.h.
 ///
-/// At most one progress thread leads: it takes works from the queue. The others run callbacks of futures, or are spare.
-/// Thread-safety: every function may be called from any thread. No lock is held while a work goes, or is announced.
+/// At most one progress thread leads: it takes works from the queue. The others run callbacks of futures, or are idle.
+/// Thread-safety: every function may be called from any thread. No lock is held while a work is destroyed or announced.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -23,38 +23,38 @@
 
 namespace cohort::comm {
 
-/// What the ranks of this host have: fewer cores than ranks, one each, or more.
+/// The cores of this host: fewer than ranks, one for each, or more.
 enum class Cores : uint8_t { kShared, kOwn, kSpare };
 
-/// With cores to spare: so many pauses a thread looks for work before it sleeps, and queueing then wakes nobody.
+/// If there are spare cores: the number of pauses in which a thread looks for work before it sleeps, so that queueing wakes
+/// nobody.
 constexpr int kPausesBeforeSleep = 4000;
 
 class WorkQueue {
  public:
   using WorkPtr = c10::intrusive_ptr<ShmWork>;
 
-  /// `start_thread`: makes a progress thread, which calls lead().
+  /// `start_thread`: starts a progress thread, which calls lead().
   WorkQueue(Cores cores, std::function<std::thread()> start_thread)
       : cores_(cores), start_thread_(std::move(start_thread)) {}
 
-  /// For a thread that runs operations itself: others are to run before.
+  /// Whether a thread that wants to run an operation itself must run others first.
   bool has_queued() const { return num_queued_.load(std::memory_order_relaxed) > 0; }
   size_t size() const { return num_queued_.load(); }
-  /// Takes `work`, and starts the first progress thread. False after close(): it leaves `work` as it is.
+  /// Takes `work` and starts the first progress thread. After close() it returns false and leaves `work` as it is.
   bool push(WorkPtr& work);
-  /// The front of the queue; null if there is none. Requires that the caller counts as running already, so that a work is always
+  /// Takes the front of the queue; null if it is empty. Requires: the caller already counts as running, so that a work is always
   /// in one place or the other.
   WorkPtr take();
   bool is_front(const ShmWork& work);
-  /// The progress thread must no longer give the caller time.
+  /// Makes the progress thread run the queue without waiting for the caller.
   void hurry();
 
-  /// The life of a progress thread, until close(). `run_front`: runs the front of the queue and returns it; null if there was
-  /// none.
+  /// Runs a progress thread until close(). `run_front`: runs the front of the queue and returns it; null if the queue was empty.
   void work_in_background(const std::function<WorkPtr()>& run_front);
-  /// Refuses works from now on, and gives back the threads, which end; nothing if it was closed before.
+  /// Refuses works from now on, and returns the threads, which end; absent if it was closed before.
   std::optional<std::vector<std::thread>> close();
-  /// In a forked child, which has no such threads.
+  /// Forgets the threads in a forked child, which does not have them.
   void forget_threads();
 
  private:
@@ -83,7 +83,7 @@ class WorkQueue {
   std::condition_variable spare_;
   bool has_leader_ = false;
   int num_spare_ = 0;
-  int num_appointed_ = 0;  // of these, to lead
+  int num_appointed_ = 0;  // spare threads that are to lead
 };
 
 }  // namespace cohort::comm
