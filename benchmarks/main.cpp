@@ -16,42 +16,41 @@ namespace {
 constexpr int kUsageError = 2;
 
 constexpr Question kQuestions[] = {
-    {"collectives", "all operations between ranks of one machine, beside Gloo, OpenMPI and the memory's limit",
+    {"collectives", "all collectives between ranks of one machine, beside Gloo, OpenMPI and the memory's limit",
      run_collectives, print_collectives},
     {"allocator", "a training step of one process on the shared allocator, beside glibc, tcmalloc and jemalloc",
      run_allocator},
-    {"queued",
-     "operations that are queued and waited for later, idle and beside work, beside the same ones synchronously",
-     run_queued},
+    {"queued", "asynchronous operations, alone and beside computation, beside the same ones synchronously", run_queued},
     {"ddp-step", "a training step on 2 ranks, beside c10d::Reducer, Gloo, Python's DDP and no DDP", run_ddp_step},
     {"fused-step", "AdamW inside of DDP's reduction on 2 ranks, beside LibTorch's step after it", run_fused_step},
     {"optimizer", "AdamW, Adam and SGD on 25 M parameters, beside LibTorch's and Python's, foreach and fused",
      run_optimizer},
     {"fsdp-step", "fully_shard's training step, beside ranks that do not communicate, our DDP and Python's FSDP2",
      run_fsdp_step},
-    {"pipeline", "what every pipeline schedule loses beside theory, and handing an activation over beside Gloo",
+    {"pipeline", "the time that pipeline schedules lose, beside theory, and sending an activation, beside Gloo",
      run_pipeline},
     {"activation-checkpointing",
      "a GPT's step with checkpoints or SaveOnCpu and its memory, beside the plain one and Python",
      run_activation_checkpointing},
     {"dataloader",
-     "batches of a DataLoader with transforms, of a CIFAR-like set and a folder of JPEGs, beside Python's",
+     "batches of a DataLoader with transforms, from a CIFAR-like dataset and a folder of JPEGs, beside Python's",
      run_dataloader},
     {"checkpoint", "saving and loading, alone and on 2 ranks, beside torch.save, torch.load and Python's DCP",
      run_checkpoint},
-    {"models", "a training step of ResNets in one process, and how long making one takes, beside torchvision and timm",
+    {"models", "a training step of ResNets in one process, and making a model, beside torchvision and timm",
      run_models},
     {"train", "whole training programs on 2 ranks, ResNet-18 and a GPT, beside Python's DDP on Gloo and DataLoader",
      run_train},
     {"data-parallel", "DataParallel's two replicas on the CPU, beside one", run_data_parallel},
-    {"ddp-overhead", "what the reducer costs per step and parameter on one rank", run_ddp_overhead},
-    {"dtensor-overhead", "what an operation on DTensors costs above the same one on the parts", run_dtensor_overhead},
+    {"ddp-overhead", "the reducer's cost per step and parameter on one rank", run_ddp_overhead},
+    {"dtensor-overhead", "the cost of an operation on DTensors above the same one on their shards",
+     run_dtensor_overhead},
     {"python", "Python's DDP, FSDP2 and tensor parallelism on 2 ranks, beside Gloo and no communication", run_python,
      print_python},
     {"tensor-parallel",
      "a step of a transformer block that 2 ranks compute together, beside Python's on cohort and Gloo, and one process",
      run_tensor_parallel},
-    {"compile-time", "a user's first DDP program through the compiler, beside a budget", run_compile_time},
+    {"compile-time", "compiling a user's first DDP program, beside a budget", run_compile_time},
     {"launch", "workers that do nothing, from the launcher's start to their end, and its memory, beside torchrun",
      run_launch},
     {"recovery", "from a worker's crash to its successors' start, and to their first collective, beside torchrun",
@@ -110,7 +109,7 @@ int answer(const Request& request, const Settings& settings) {
   return status;
 }
 
-// All that is started from here on inherits it.
+// Sets variables that all programs started from here on inherit.
 base::Result<void> apply_allocator(const std::string& name) {
   const auto environment = base::environment();
   const auto variables = elastic::allocator_variables(name, environment, elastic::library_folders(environment));
@@ -124,11 +123,11 @@ int run(int argc, char** argv) {
   app.footer(question_list());
   Request request;
   Settings settings;
-  app.add_option("question", request.question, "What to measure; all: everything")->required();
+  app.add_option("question", request.question, "Question to answer, or all")->required();
   app.add_flag("--quick", settings.is_quick, "Under 45 s per question, with fewer repetitions");
   app.add_option("--rounds", settings.num_rounds,
                  "launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models, pipeline, train, "
-                 "tensor-parallel: measure each side this often")
+                 "tensor-parallel: number of measurements of each side")
       ->check(CLI::PositiveNumber);
   app.add_option(
       "--case", settings.only_case,
@@ -139,8 +138,7 @@ int run(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--dtype", settings.dtypes, "collectives: only these, such as float32,bfloat16")->delimiter(',');
   app.add_option("--ranks", settings.ranks, "collectives: only these numbers of ranks, such as 2,4")->delimiter(',');
-  app.add_option("--backend", settings.backend, "collectives, ddp-step: the backend that is measured")
-      ->capture_default_str();
+  app.add_option("--backend", settings.backend, "collectives, ddp-step: backend to measure")->capture_default_str();
   app.add_option(
          "--optimizer", settings.optimizer,
          "fsdp-step: libtorch (its AdamW) or fused (ours; Python's with fused=True), for all ranks of all sides")

@@ -1,4 +1,4 @@
-// Every rank brings its rank plus one; every rank leaves with the sum.
+// Every rank contributes its rank plus one, and every rank gets the sum.
 //
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/all_reduce
 //

@@ -1,4 +1,4 @@
-// A trainer in one process, the starting point of the next three examples: Linear(20, 1) on 2048 random samples.
+// Trains in one process, the starting point of the next three examples: Linear(20, 1) on 2048 random samples.
 //
 //   build/bin/examples/train_single --epochs 50 --save-every 5
 //

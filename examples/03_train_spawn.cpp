@@ -1,5 +1,5 @@
-// The trainer of train_single on several processes of one machine: spawn starts them, DistributedDataParallel averages
-// their gradients, DistributedSampler gives each its own share of the samples.
+// The training of train_single on several processes of one machine: spawn starts them, DistributedDataParallel averages their
+// gradients, and DistributedSampler gives each its own samples.
 //
 //   build/bin/examples/train_spawn --nprocs 2 --epochs 50 --save-every 5
 //
@@ -77,7 +77,7 @@ class Trainer {
   Settings settings_;
 };
 
-// One rank. The processes meet through a file, so no port has to be free.
+// Runs one rank. The processes meet through a file, so they need no free port.
 void run(int rank, const Settings& settings, const std::string& meeting_file) {
   cohort::init_process_group(
       {.backend = "gloo", .init_method = "file://" + meeting_file, .world_size = settings.nprocs, .rank = rank});

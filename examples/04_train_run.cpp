@@ -1,12 +1,12 @@
-// The trainer under the launcher, with snapshots: rank, world size and meeting point come from the environment that
-// `cohort run` (or torchrun) sets, and a run that starts again goes on after the last snapshot.
+// The training under the launcher, with snapshots: rank, world size and address come from environment variables of `cohort run`
+// (or torchrun), and a run that is started again resumes from the last snapshot.
 //
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/train_run --epochs 50 --save-every 10
 //
 // prints one line per rank and epoch, and one per snapshot, which rank 0 writes:
 //   [rank 0] epoch 0 | batch size 32 | steps 32 | loss 0.4128
 //   [rank 0] epoch 0 | snapshot saved at snapshot.safetensors
-// Started again while the snapshot is there:
+// If it is started again while the snapshot exists:
 //   [rank 0] resuming from snapshot.safetensors at epoch 41
 #include <cohort/checkpoint/file/safetensors.h>
 #include <cohort/checkpoint/state/state_dict.h>
@@ -76,10 +76,10 @@ class Trainer {
     std::printf("[rank 0] epoch %d | snapshot saved at %s\n", epoch, settings_.snapshot.c_str());
   }
 
-  // Every rank reads the file; without one, training starts at epoch 0.
+  // Reads the file on every rank; without a file, training starts at epoch 0.
   int load_snapshot(torch::nn::Linear& model) {
     const bool is_there = std::filesystem::exists(settings_.snapshot);
-    cohort::barrier();  // nobody may write the first snapshot while others still look for one
+    cohort::barrier();  // no rank may write the first snapshot while others still look for it
     if (!is_there) return 0;
     cohort::checkpoint::load_state_dict(*model, cohort::checkpoint::load_file(settings_.snapshot));
     const int epochs_run = std::stoi(cohort::checkpoint::load_metadata(settings_.snapshot).at("epochs_run"));
@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
   app.add_option("--epochs", settings.epochs, "how many times to go through the data")->check(CLI::Range(1, 1000000));
   app.add_option("--save-every", settings.save_every, "epochs between snapshots")->check(CLI::Range(1, 1000000));
   app.add_option("--batch-size", settings.batch_size, "samples per step and process")->check(CLI::Range(1, 1000000));
-  app.add_option("--snapshot", settings.snapshot, "file to write, and to go on from if it is there");
+  app.add_option("--snapshot", settings.snapshot, "file to write, and to resume from if it exists");
   CLI11_PARSE(app, argc, argv);
   run(settings);
 }

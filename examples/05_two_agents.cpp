@@ -1,12 +1,12 @@
-// One training job on two hosts. Each host runs an agent (`cohort run`) that starts the ranks there; both are given the
-// same address, where rank 0 listens. Here both agents run on one host, in two terminals:
+// One training job on two hosts. Each host runs an agent (`cohort run`) that starts the ranks there; both agents get the same
+// address, at which rank 0 listens. Here both agents run on one host, in two terminals:
 //
 //   build/bin/cohort run --nnodes 2 --node-rank 0 --nproc-per-node 1 --master-addr 127.0.0.1 --master-port 29517
 //       build/bin/examples/two_agents
 //   build/bin/cohort run --nnodes 2 --node-rank 1 --nproc-per-node 1 --master-addr 127.0.0.1 --master-port 29517
 //       build/bin/examples/two_agents
 //
-// (each command on one line). Each agent's ranks print where they run, then the loss over all ranks, the same everywhere:
+// (each command on one line). Every rank prints where it runs, and then the mean loss, which is the same on all ranks:
 //   rank 1 of 2 | agent 1 | local rank 0 of 1
 //   rank 1 | step 0 | loss 1.1379
 //   ...
@@ -51,7 +51,7 @@ int main() {
 
   cohort::DistributedDataParallel model(ToyModel{});
   torch::optim::SGD optimizer(model->parameters(), /*lr=*/0.01);
-  torch::manual_seed(rank);  // another batch on every rank
+  torch::manual_seed(rank);  // a different batch on every rank
   const at::Tensor inputs = torch::randn({20, 10}), labels = torch::randn({20, 5});
   for (int step = 0; step < 10; ++step) {
     optimizer.zero_grad();

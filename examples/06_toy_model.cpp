@@ -1,5 +1,5 @@
-// Three short jobs on a toy model: plain data parallelism; a checkpoint that rank 0 writes and every rank loads; and a
-// model whose two layers live on two devices.
+// Three short jobs with a toy model: plain data parallelism; a checkpoint that rank 0 writes and every rank loads; and a model
+// whose two layers are on two devices.
 //
 //   build/bin/examples/toy_model --nprocs 2
 //
@@ -10,7 +10,7 @@
 //   running the DDP checkpoint example on rank 1
 //   every rank loaded the checkpoint of rank 0
 //   skipping the model-parallel example: it needs 2 devices per rank, 2 ranks need 4, this machine has 0
-// or, where there are as many (GPUs, say),
+// or, with enough devices, such as GPUs,
 //   running the model-parallel DDP example on rank 0
 //   rank 0 has trained a model on cuda:0 and cuda:1
 #include <ATen/DeviceAccelerator.h>
@@ -47,7 +47,7 @@ struct ToyModelImpl : torch::nn::Module {
 };
 TORCH_MODULE(ToyModel);
 
-// The same net with one layer on each of two devices; forward moves the activations.
+// The same network with each layer on its own device; forward moves the activations.
 struct ToyMpModelImpl : torch::nn::Module {
   ToyMpModelImpl(at::Device dev0, at::Device dev1) : dev0(dev0), dev1(dev1) {
     register_module("net1", net1)->to(dev0);
@@ -81,14 +81,14 @@ void demo_checkpoint(int rank, const fs::path& folder) {
   std::printf("running the DDP checkpoint example on rank %d\n", rank);
   cohort::DistributedDataParallel model(ToyModel{});
   const std::string path = folder / "model.pt";
-  // All ranks hold the same values, so one file by one rank is enough. torch.load() in Python reads it, too.
+  // All ranks have the same values, so one file by one rank is enough. torch.load() in Python reads it, too.
   if (rank == 0) cohort::checkpoint::save(cohort::checkpoint::state_dict(model->module()), path);
-  cohort::barrier();  // nobody loads before the file is complete
+  cohort::barrier();  // no rank loads before the file is complete
   const std::map<std::string, std::string> map_location = {{"cuda:0", "cuda:" + std::to_string(rank)}};
   cohort::checkpoint::load_state_dict(model->module(),
                                       cohort::checkpoint::load_tensors(path, {.map_location = map_location}));
   train_one_step(model, at::kCPU);
-  // The all-reduce inside backward has already made every rank wait for the others' loading.
+  // The all-reduce in backward has already made every rank wait until the others have loaded.
   if (rank == 0) fs::remove(path);
   if (rank == 0) std::printf("every rank loaded the checkpoint of rank 0\n");
 }
@@ -114,8 +114,8 @@ void demo_model_parallel(int rank, const fs::path&) {
   std::printf("rank %d has trained a model on %s and %s\n", rank, dev0.str().c_str(), dev1.str().c_str());
 }
 
-// Each demo has new processes, so that the parent never touches a GPU, which its children could then not use. Backend
-// "cohort" has the best that there is for each device.
+// Each demo starts new processes, so that the parent never uses a GPU, which its children could then not use. Backend "cohort"
+// uses the best backend for each device.
 void run_demo(const std::function<void(int, const fs::path&)>& demo, int nprocs, const fs::path& folder) {
   fs::remove(folder / "meeting");
   cohort::spawn(

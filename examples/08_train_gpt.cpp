@@ -2,11 +2,12 @@
 //
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/train_gpt
 //
-// prints (rank 0) what it trains on, a progress line, the held-out loss from time to time and beside simpler models, then a text
-// by the model. `--resume` goes on after the last checkpoint as if the run had never stopped: with the same number of ranks every
-// loss is the same to the last bit (two ranks; with more, Gloo may add in another order). Under `cohort run --max-restarts N`
-// give --auto-resume: after a failure the restarted ranks go on by themselves (docs/guide/fault_tolerance.md). All flags: --help.
-// One process without a launcher works too. gpt/settings.h has the flags, gpt/report.h what is told at the end.
+// prints (rank 0) the size of the text, a progress line, from time to time the held-out loss, and at the end this loss beside
+// those of simpler models and a text by the model. `--resume` continues from the last checkpoint as if the run had never stopped:
+// with the same number of ranks every loss has the same bits (with two ranks; with more, Gloo may add in another order). Under
+// `cohort run --max-restarts N` add --auto-resume: after a failure the restarted ranks resume by themselves
+// (docs/guide/fault_tolerance.md). --help lists all flags. It also runs as one process without a launcher. gpt/settings.h has the
+// flags, gpt/report.h the report at the end.
 #include <cohort/checkpoint/checkpointer/checkpointer.h>
 #include <cohort/checkpoint/sharded/sharded_checkpoint.h>
 #include <cohort/checkpoint/state/distributed_state.h>
@@ -53,7 +54,7 @@ GPT make_net(const Settings& s) {
                                         .tie_weights = s.tie_weights});
 }
 
-// Matrices decay, the rest does not.
+// Applies weight decay only to matrices.
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& s, const std::vector<at::Tensor>& parameters) {
   const AdamWOptions options = AdamWOptions(s.lr).betas({0.9, 0.95}).weight_decay(s.weight_decay);
   const auto [decayed, rest] = cohort::models::decay_groups(parameters);
@@ -66,7 +67,7 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& s, const
                                                            cohort::ZeroOptions{.parameters_as_bucket_view = true});
 }
 
-// Warm-up, then half a cosine.
+// Warms up, then follows half a cosine.
 cohort::optim::SequentialLR make_schedule(const Settings& s, torch::optim::Optimizer& optimizer) {
   const double first = 1.0 / static_cast<double>(s.warmup);
   return {optimizer,
@@ -89,7 +90,7 @@ struct Language {
   }
 };
 
-// Of a model in stages.
+// The task of a model in stages.
 struct StagedLanguage {
   std::shared_ptr<torch::nn::Module> model;
   torch::optim::Optimizer* optimizer;
@@ -98,7 +99,7 @@ struct StagedLanguage {
   GPTStage first_stage;  ///< of this rank
   cohort::PipelineSchedule* pipeline;
 
-  // As many for each microbatch.
+  // The same number for each microbatch.
   int64_t num_rows_of_tests() const {
     const int64_t num_parts = pipeline->num_microbatches();
     return (kRowsOfTests + num_parts - 1) / num_parts * num_parts;
@@ -109,7 +110,7 @@ struct StagedLanguage {
     return train::pipeline_step(*pipeline, tokens, targets);
   }
   train::StepOutput evaluate(torch::nn::Module&, Batch& batch) {
-    auto [tokens, targets] = batch;  // copies: the last batch may come again
+    auto [tokens, targets] = batch;  // copies, as the last batch may come again
     const auto scope = gpt::share_positions(mesh, tokens, targets, first_stage->positions);
     const auto loss = [](const at::Tensor& logits, const at::Tensor& targets) {
       return gpt::whole(gpt::loss_of_logits(logits, targets));
@@ -118,7 +119,7 @@ struct StagedLanguage {
   }
 };
 
-// Whatever ranks had of it: the model of the newest checkpoint.
+// Returns the unsharded model of the newest checkpoint.
 GPT trained(const Settings& s, const std::string& folder) {
   GPT net = make_net(s);
   cohort::checkpoint::ShardedStateDict weights;
@@ -154,7 +155,7 @@ void run(const Settings& s) {
     std::printf("%ld text files in %s, %ld of them copies: %.1f MB to train on, %.1f MB held out\n", text.num_files,
                 s.data.c_str(), text.num_duplicates, static_cast<double>(text.train.num_targets()) / 1e6,
                 static_cast<double>(text.held_out.num_targets()) / 1e6);
-    std::fflush(stdout);  // the lines of training do not go through stdio
+    std::fflush(stdout);  // training does not print through stdio
   }
   const auto pipeline = gpt::parallelize(net, {.mesh = trainer.mesh(),
                                                .activation_checkpointing = s.activation_checkpointing,

@@ -1,10 +1,10 @@
-// Hogwild: several processes train one model at once, without locks and without messages. share_memory puts the model where
-// all of them can write to it, spawn starts them, and each applies its own gradients to the weights as they happen to be.
+// Hogwild: several processes train one model at once, without locks and messages. share_memory puts the model in memory that all
+// of them can write, spawn starts them, and each applies its own gradients to the current weights.
 //
 //   build/bin/examples/hogwild --nprocs 2 --epochs 4
 //
-// prints a line per process and epoch, what each sees of the weights once all have finished, and how well the parent's model,
-// which is the same memory, does on samples that nobody has trained on:
+// prints a line per process and epoch, each process's sum of the weights after all have finished, and the accuracy of the
+// parent's model, which is the same memory, on new samples:
 //   [rank 0] epoch 0 | 64 steps | loss 0.7585
 //   [rank 1] all ranks have finished | sum of the weights 253.293856
 //   parent: 512 steps by 2 ranks | sum of the weights 253.293856 | 97.4 % right
@@ -40,7 +40,7 @@ struct Batch {
   at::Tensor labels;
 };
 
-// Noisy copies of ten random pictures, the same ten for everybody.
+// Noisy copies of ten random pictures, which are the same in all processes.
 class Pictures {
  public:
   explicit Pictures(uint64_t seed)
@@ -63,7 +63,7 @@ double sum_of_weights(const torch::nn::Sequential& model) {
   return sum;
 }
 
-// Written by all ranks, so it is counted atomically. The weights need no such care: a lost update is one gradient less.
+// All ranks write the counter, so it is atomic. The weights need not be: a lost update only loses one gradient.
 std::atomic_ref<int64_t> steps_in(const at::Tensor& counter) { return std::atomic_ref(*counter.data_ptr<int64_t>()); }
 
 void train(int rank, torch::nn::Sequential model, const at::Tensor& counter, const Settings& settings) {
@@ -82,7 +82,7 @@ void train(int rank, torch::nn::Sequential model, const at::Tensor& counter, con
     }
     std::printf("[rank %d] epoch %d | %d steps | loss %.4f\n", rank, epoch, kStepsPerEpoch, sum / kStepsPerEpoch);
   }
-  // Once nobody writes any more, all must see the same weights.
+  // When no process writes any more, all must see the same weights.
   const int64_t all_steps = int64_t{1} * settings.nprocs * settings.epochs * kStepsPerEpoch;
   while (steps_in(counter) < all_steps) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::printf("[rank %d] all ranks have finished | sum of the weights %.6f\n", rank, sum_of_weights(model));
@@ -92,11 +92,11 @@ void train(int rank, torch::nn::Sequential model, const at::Tensor& counter, con
 
 int main(int argc, char** argv) {
   Settings settings;
-  CLI::App app("Trains one model in shared memory by several processes.");
+  CLI::App app("Trains one model in shared memory with several processes.");
   app.add_option("--nprocs", settings.nprocs, "number of processes")->check(CLI::Range(1, 1000000));
   app.add_option("--epochs", settings.epochs, "epochs of 64 steps, per process")->check(CLI::Range(1, 1000000));
   app.add_option("--batch-size", settings.batch_size, "samples per step")->check(CLI::Range(1, 1000000));
-  app.add_option("--learning-rate", settings.learning_rate, "of SGD")->check(CLI::PositiveNumber);
+  app.add_option("--learning-rate", settings.learning_rate, "learning rate of SGD")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   torch::manual_seed(0);
   torch::nn::Sequential model(torch::nn::Linear(kPixels, 32), torch::nn::ReLU(), torch::nn::Linear(32, kClasses));

@@ -1,12 +1,12 @@
-// A program to start your own from: sharded data, accumulated gradients, clipping, a learning-rate schedule, evaluation, and a
-// checkpoint from which a run that was stopped goes on.
+// A template for your own program: sharded data, gradient accumulation, clipping, a learning-rate schedule, evaluation, and a
+// checkpoint from which a stopped run resumes.
 //
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/own_project
 //
 // prints a line per epoch, from rank 0:
 //   epoch 0 | lr 0.0100 | held-out loss 0.7886
-// and leaves own_project.safetensors. Started again while that is there, it goes on after the last epoch:
-//   going on after epoch 5
+// and writes own_project.safetensors. If it is started again while this file exists, it resumes after the last epoch:
+//   resuming after epoch 5
 #include <cohort/checkpoint/checkpointer/training_checkpoint.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/data/datasets/tensor_dataset.h>
@@ -47,7 +47,7 @@ cohort::data::TensorDataset<2> make_data(int64_t count) {
   return cohort::data::TensorDataset<2>(x, x.sum(/*dim=*/1, /*keepdim=*/true));
 }
 
-// Gradients stay on this rank until the last of the accumulated batches; its backward() averages their sum over the ranks.
+// Gradients stay on this rank until the last of the accumulated batches, whose backward() averages their sum over the ranks.
 void train_epoch(Model& model, torch::optim::AdamW& optimizer, const Loader& data) {
   int64_t num_batches = 0;
   for (const auto& [x, y] : data) {
@@ -63,7 +63,7 @@ void train_epoch(Model& model, torch::optim::AdamW& optimizer, const Loader& dat
   }
 }
 
-// Each rank looks at its share; module() is the model without DDP, which has nothing to synchronise here.
+// Each rank evaluates its own samples. module() is the model without DDP, which has nothing to synchronize here.
 double evaluate(Model& model, const Loader& data) {
   const torch::NoGradGuard no_grad;
   model->eval();
@@ -78,7 +78,7 @@ double evaluate(Model& model, const Loader& data) {
 
 int main() {
   cohort::init_process_group();
-  torch::manual_seed(0);  // all ranks make the same data; each then trains on its own share
+  torch::manual_seed(0);  // all ranks make the same data; each then trains on its own samples
   const auto training = make_data(2048), held_out = make_data(512);
   const auto sampler = std::make_shared<cohort::data::DistributedSampler>(training.size());
   const Loader training_data(training, {.batch_size = 32, .sampler = sampler, .num_workers = 1});
@@ -92,20 +92,20 @@ int main() {
   torch::optim::StepLR schedule(optimizer, /*step_size=*/2, /*gamma=*/0.5);
 
   const bool resumes = std::filesystem::exists(kCheckpoint);
-  cohort::barrier();  // nobody may write the first checkpoint while others still look for one
+  cohort::barrier();  // no rank may write the first checkpoint while others still look for it
   int64_t first = 0;
   if (resumes) {
     first = std::stoll(cohort::checkpoint::load_metadata(kCheckpoint).at("epoch"));
-    for (int64_t epoch = 0; epoch < first; ++epoch) schedule.step();  // before the checkpoint brings the rate back
+    for (int64_t epoch = 0; epoch < first; ++epoch) schedule.step();  // before the checkpoint restores the rate
     cohort::checkpoint::load_checkpoint(kCheckpoint, model->module(), &optimizer);
-    if (cohort::get_rank() == 0) std::printf("going on after epoch %lld\n", static_cast<long long>(first - 1));
+    if (cohort::get_rank() == 0) std::printf("resuming after epoch %lld\n", static_cast<long long>(first - 1));
   }
   for (int64_t epoch = first; epoch < kEpochs; ++epoch) {
     const double lr = optimizer.param_groups()[0].options().get_lr();
-    sampler->set_epoch(epoch);  // another order, the same on every rank
+    sampler->set_epoch(epoch);  // a new order, the same on every rank
     train_epoch(model, optimizer, training_data);
     schedule.step();
-    const double loss = evaluate(model, held_out_data);  // on every rank: it holds a collective
+    const double loss = evaluate(model, held_out_data);  // on every rank, as it is collective
     if (cohort::get_rank() != 0) continue;
     std::printf("epoch %lld | lr %.4f | held-out loss %.4f\n", static_cast<long long>(epoch), lr, loss);
     cohort::checkpoint::save_checkpoint(kCheckpoint, model->module(), &optimizer, {.epoch = epoch + 1});

@@ -1,12 +1,12 @@
-// A simulation code that learns: a network stands for the unknown force in a time-stepping solver, and every rank solves for its
-// own initial states. There is no torch::nn::Module to wrap; the program exchanges the gradients of a list of tensors. Times the
-// ways to do that:
+// A simulation code that learns: a network represents the unknown force in a time-stepping solver, and every rank solves for its
+// own initial states. There is no torch::nn::Module to wrap; the program averages the gradients of a list of tensors. It times
+// the ways to do so:
 //
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/simulation
 //
-// prints a line per way, from rank 0, with the time of a step (solver, backward, exchange, update) and the last loss:
+// prints a line per way, on rank 0, with the time of a step (solver, backward, communication, update) and the last loss:
 //   one Reducer                  median    21.34 ms  fastest    20.12 ms  loss 0.0123
-// and ends with an error if the ways do not train alike.
+// and ends with an error if the results of the ways differ.
 #include <cohort/comm/collectives/coalescing.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/parallel/ddp/reducer.h>
@@ -36,7 +36,7 @@ struct Settings {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Weight and bias of each layer; the same on every rank, as all ranks have one seed.
+// Returns weight and bias of each layer, which are the same on every rank, as all ranks use one seed.
 Tensors make_parameters(const Settings& settings) {
   torch::manual_seed(1);
   Tensors parameters;
@@ -56,14 +56,14 @@ at::Tensor force(const Tensors& parameters, at::Tensor x) {
   return x;
 }
 
-// Explicit Euler steps; the force is right when it damps every state by the factor e.
+// Makes explicit Euler steps. The force is correct if it damps every state by the factor e.
 at::Tensor solve(const Tensors& parameters, const at::Tensor& initial, int64_t num_steps) {
   at::Tensor state = initial;
   for (int64_t step = 0; step < num_steps; ++step) state = state + force(parameters, state) / num_steps;
   return (state - std::exp(-1.0) * initial).pow(2).mean();
 }
 
-// A way to average gradients over the ranks: what it does before and after backward().
+// A way to average gradients over the ranks: functions to call before and after backward().
 struct Way {
   std::string name;
   Tensors parameters;
@@ -145,7 +145,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", settings.rounds, "Training steps of each way")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--backend", settings.backend, "shm or gloo; shm unless the ranks are on several hosts");
+  app.add_option("--backend", settings.backend, "shm or gloo (default: shm, or gloo on several hosts)");
   CLI11_PARSE(app, argc, argv);
 
   cohort::init_process_group({.backend = settings.backend});
@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
   {
     auto ways = make_ways(settings);
     for (int round = 0; round < settings.rounds; ++round) {
-      torch::manual_seed(1000 * round + rank);  // each rank has its own states, the same ones for every way
+      torch::manual_seed(1000 * round + rank);  // each rank has its own states, the same for every way
       const at::Tensor initial = torch::randn({settings.states, settings.width});
       for (size_t i = 0; i < ways.size(); ++i) time_step(ways[(i + round) % ways.size()], initial, settings);
     }

@@ -1,5 +1,5 @@
-// DataParallel: one process trains one model on several devices. On a machine with accelerators it uses all of them, else
-// --replicas replicas on the CPU, each in a thread.
+// DataParallel: one process trains one model on several devices. It uses all accelerators of the machine; without one, --replicas
+// replicas on the CPU, each in a thread.
 //
 //   build/bin/examples/data_parallel --replicas 2
 //
@@ -44,7 +44,7 @@ EpochResult train_epoch(cohort::DataParallel<SimpleModelImpl>& model, const Batc
   int64_t num_samples = 0;
   for (const auto& [inputs, labels] : batches) {
     optimizer.zero_grad();
-    const at::Tensor outputs = model(inputs);  // parts on all devices, joined on the first
+    const at::Tensor outputs = model(inputs);  // split over all devices, gathered on the first
     const at::Tensor there = labels.to(outputs.device());
     const at::Tensor loss = torch::nn::functional::cross_entropy(outputs, there);
     loss.backward();
@@ -88,8 +88,7 @@ int main(int argc, char** argv) {
   int num_replicas = 2;
   CLI::App app("Trains one model on several devices of this process.");
   app.add_option("--epochs", num_epochs, "how many times to go through the data")->check(CLI::Range(1, 1000000));
-  app.add_option("--replicas", num_replicas, "replicas on the CPU, where there is no accelerator")
-      ->check(CLI::Range(1, 1000));
+  app.add_option("--replicas", num_replicas, "replicas on the CPU, without an accelerator")->check(CLI::Range(1, 1000));
   CLI11_PARSE(app, argc, argv);
   run(num_epochs, num_replicas);
 }

@@ -1,4 +1,4 @@
-// The tutorials' image classifiers under DistributedDataParallel, on images of random numbers: only that it runs is to be seen.
+// The tutorials' image classifiers under DistributedDataParallel, on random images, to show only that they run.
 //
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/image_classifier --epochs 3
 //
@@ -6,7 +6,7 @@
 //   Epoch 1, Batch 0, Loss: 2.3068
 //   ...
 //   Training Complete!
-// --model train_model takes the larger one; --help lists all flags. Images that can be learnt: examples/cifar.
+// --model train_model trains the larger model; --help lists all flags. examples/cifar trains on real images.
 #include <cohort/comm/group/device.h>
 #include <cohort/data/datasets/tensor_dataset.h>
 #include <cohort/data/loader/data_loader.h>
@@ -40,7 +40,7 @@ void train(Net net, const Settings& settings) {
   cohort::DistributedDataParallel model(net);
   cohort::optim::Adam optimizer(model->parameters(), torch::optim::AdamOptions(settings.lr));
 
-  torch::manual_seed(0);  // all ranks have the same 100 images, and read different ones
+  torch::manual_seed(0);  // all ranks make the same 100 images, and read different ones
   const data::TensorDataset<2> images(torch::randn({100, 3, 32, 32}), torch::randint(0, 10, {100}));
   const auto sampler = std::make_shared<data::DistributedSampler>(images.size());
   const data::DataLoader loader(images, {.batch_size = settings.batch_size, .sampler = sampler, .num_workers = 1});
@@ -66,9 +66,9 @@ void train(Net net, const Settings& settings) {
 int main(int argc, char** argv) {
   Settings settings;
   cohort::train::RunConfig config("image_classifier", "Trains a small network on images of random numbers.");
-  config.add("model", settings.model, "which network", {.choices = {"image_classifier", "train_model"}});
+  config.add("model", settings.model, "network to train", {.choices = {"image_classifier", "train_model"}});
   config.add("epochs", settings.epochs, "passes over the images", {.min = 1});
-  config.add("batch-size", settings.batch_size, "images of each rank in a step", {.min = 1});
+  config.add("batch-size", settings.batch_size, "images per step and rank", {.min = 1});
   config.add("lr", settings.lr, "learning rate", {.above = 0});
   config.parse_or_exit(argc, argv);
 

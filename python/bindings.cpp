@@ -29,7 +29,7 @@ using torch::wrap_pybind_function_no_gil;
 
 unsigned long main_thread = 0;
 
-// Only Python's main thread runs signal handlers. What they raise, KeyboardInterrupt as a rule, ends the operation.
+// Only Python's main thread runs signal handlers. Their exception, usually KeyboardInterrupt, ends the operation.
 std::exception_ptr check_signals() {
   if (PyThread_get_thread_ident() != main_thread) return nullptr;
   const py::gil_scoped_acquire lock;
@@ -57,7 +57,7 @@ at::Tensor shm_empty(const std::vector<int64_t>& size, at::ScalarType dtype, con
   return cohort::comm::shm_empty(size, at::TensorOptions().dtype(dtype), group);
 }
 
-// Seconds, as everywhere in Python; more than ten years are ten.
+// Converts seconds, Python's unit, to milliseconds; at most ten years.
 std::chrono::milliseconds to_milliseconds(double seconds) {
   constexpr double kYears = 3.15e8;
   return std::chrono::milliseconds(static_cast<int64_t>(std::clamp(seconds, 0.0, kYears) * 1000));
@@ -75,7 +75,7 @@ void define_channels(py::module_& module) {
   using cohort::comm::TensorChannel;
   using cohort::comm::TensorListener;
   py::class_<TensorChannel>(module, "TensorChannel",
-                            "One end of a connection over which tensors go to another process without a copy.")
+                            "One end of a connection that sends tensors to another process without a copy.")
       .def_static("make_pair", wrap_pybind_function(TensorChannel::make_pair))
       .def_static("connect", wrap_pybind_function_no_gil(connect), py::arg("name"), py::arg("timeout") = 30.0)
       .def("send", wrap_pybind_function_no_gil(&TensorChannel::send), py::arg("tensor"))
@@ -86,7 +86,7 @@ void define_channels(py::module_& module) {
            py::arg("timeout") = 0.0)
       .def("close", wrap_pybind_function(&TensorChannel::close))
       .def_property_readonly("peer_pid", &TensorChannel::peer_pid);
-  py::class_<TensorListener>(module, "TensorListener", "Waits for processes that connect a TensorChannel by its name.")
+  py::class_<TensorListener>(module, "TensorListener", "Waits for processes that connect a TensorChannel to its name.")
       .def(py::init(wrap_pybind_function([](const std::string& name) { return TensorListener(name); })),
            py::arg("name"))
       .def("accept", wrap_pybind_function_no_gil(accept), py::arg("timeout") = py::none());
@@ -119,9 +119,9 @@ void define_allocator(py::module_& module) {
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
-  // Store, Backend and ProcessGroup are Python classes of torch's own module.
+  // Imports the module with Python's classes Store, Backend and ProcessGroup.
   py::module_::import("torch._C._distributed_c10d");
-  module.doc() = "The part of torchcohort that is written in C++.";
+  module.doc() = "The C++ part of torchcohort.";
   cohort::comm::register_worker_handlers();
   module.def("joinable_backends", wrap_pybind_function(cohort::comm::joinable_backends));
   module.def("create_backend", wrap_pybind_function_no_gil(create_backend), py::arg("name"), py::arg("options"));

@@ -11,7 +11,8 @@
 
 namespace cohort {
 
-/// The text for `error`, with which `app` has refused a command line. `synonyms`: other programs' names for commands of this one.
+/// Returns the text for `error`, with which `app` has refused a command line. `synonyms` are other programs' names for its
+/// commands.
 inline std::string parse_problem(const CLI::App& app, const CLI::ParseError& error,
                                  const std::map<std::string, std::string>& synonyms = {}) {
   const auto rest = app.remaining(/*recurse=*/true);

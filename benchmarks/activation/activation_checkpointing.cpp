@@ -1,10 +1,10 @@
 // activation-checkpointing: a training step of a GPT in one process with one thread, plain, with each block checkpointed and
-// under SaveOnCpu, beside Python's torch.utils.checkpoint and save_on_cpu; and the most memory that forward and backward take.
+// under SaveOnCpu, beside Python's torch.utils.checkpoint and save_on_cpu; and the peak memory of forward and backward.
 //
-// Python's process runs the same weights and data (activation_rank.py). In each round every side takes a step while the others
-// sleep. Before anything is timed, the losses and gradients of all sides are compared. Memory is counted in a step of its own,
-// from what LibTorch's allocator reports to profilers: gradients exist already, so that it is activations and what operators
-// take for a moment.
+// Python's process has the same weights and data (activation_rank.py). In each round every side takes a step while the others
+// sleep. The losses and gradients of all sides are compared before anything is timed. Memory is measured in a separate step, from
+// what LibTorch's allocator reports to profilers: gradients exist already, so it is the memory of activations and of operators'
+// temporaries.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/Allocator.h>
@@ -39,7 +39,7 @@ constexpr int64_t kVocabulary = 256;
 constexpr const char* kPlain = "plain";
 const std::vector<std::string> kActivationVariants{kPlain, "checkpoint", "save-on-cpu"};
 
-// Bytes that this thread takes for tensors while it is the thread's reporter. Frees of older tensors do not count.
+// Counts the bytes that this thread allocates for tensors while it is the thread's reporter. Ignores frees of older tensors.
 class ByteCount final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
@@ -85,7 +85,7 @@ class ActivationTraining {
     return elapsed.count();
   }
 
-  // The first step's loss and the sums of its gradients.
+  // Returns the first step's loss and the sums of its gradients.
   std::string verify() {
     optimizer_.zero_grad();
     const double loss = pass();
@@ -169,9 +169,9 @@ std::vector<Row> run_activation_checkpointing(const Settings& settings) {
                     .folder = folder.path(),
                     .num_ranks = 1,
                     .command = {program, script},
-                    .environment = {{"KINETO_LOG_LEVEL", "6"}}});  // or each profile says that it begins and ends
+                    .environment = {{"KINETO_LOG_LEVEL", "6"}}});  // else each profile logs its beginning and end
   }
-  // Ours first, then Python's, in the same order.
+  // Our sides first, then Python's, in the same order.
   const size_t num_variants = kActivationVariants.size();
   std::vector<ActivationSide> sides;
   for (const auto& variant : kActivationVariants) sides.push_back(our_side(variant, num_tokens));

@@ -1,7 +1,7 @@
 """The Python process of the question "activation-checkpointing": the GPT of cohort/models with torch.utils.checkpoint.
 
 Arguments: the rank, the pipe that commands come from, an init method, of which only the pipe is used. "run VARIANT.memory"
-answers with the most memory, in MiB, that forward and backward take beside what lives already.
+answers with the peak memory, in MiB, that forward and backward allocate in addition to existing tensors.
 """
 import contextlib
 import pathlib
@@ -103,7 +103,7 @@ class ActivationTrainee(Trainee):
 
 
 class Memory:
-    """What answer_commands runs as VARIANT.memory."""
+    """The trainee that answer_commands runs as VARIANT.memory."""
 
     def __init__(self, trainee):
         self.trainee = trainee

@@ -1,5 +1,5 @@
 // checkpoint: saving and loading, into the kernel's memory and to the disk, beside torch.save, torch.load and
-// torch.distributed.checkpoint; and how long training stands still for an asynchronous save, beside a whole one.
+// torch.distributed.checkpoint; and how long an asynchronous save blocks training, beside a synchronous one.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct CheckpointQuestion {
   int num_ranks;
   const char* rival;
 };
-// The rival of "async-fsync" is our own whole save: see add_stall().
+// The rival of "async-fsync" is our own synchronous save: see add_stall().
 constexpr CheckpointQuestion kCheckpointQuestions[] = {
     {"save", 1, "torch.save"},         {"save-fsync", 1, "torch.save"}, {"load", 1, "torch.load"},
     {"mapped", 1, "torch.load(mmap)"}, {"async-fsync", 1, "DCP"},       {"sharded-save", 2, "DCP"},
@@ -32,7 +32,7 @@ constexpr int kQuickCheckpointRounds = 2;
 const std::vector<int> kCheckpointSizes = {512, 2048};
 const std::vector<int> kQuickCheckpointSizes = {32};
 
-// Our ranks and Python's, of one number of ranks.
+// Our ranks and Python's, for one number of ranks.
 class CheckpointTeams {
  public:
   CheckpointTeams(const CheckpointQuestion& what, int mebibytes, const Settings& settings) : what_(what) {
@@ -41,7 +41,7 @@ class CheckpointTeams {
     start("ours", {settings.program, kCheckpointRank});
     if (!python.empty()) start("python", {python, script});
     for (auto& [name, team] : teams_) add(name, what.name, mebibytes);
-    // Whole saves to the disk, for the stall of an asynchronous one.
+    // Synchronous saves to the disk, to compare with the stall of an asynchronous one.
     if (what.name == std::string(kStall)) add("ours", kWholeSave, mebibytes);
   }
 
@@ -61,7 +61,7 @@ class CheckpointTeams {
 
   void add(const std::string& side, const std::string& kind, int mebibytes) {
     Team& team = teams_.at(side);
-    // One process makes the folder, and no side another's.
+    // One process makes the folder; no side uses another's.
     const std::string folder = folder_.path() + "/" + side + "-files";
     (void)base::make_directories(folder);
     team.ask(fmt::format("copy {} {} {} {}", kind, kind, mebibytes, folder));
@@ -74,7 +74,7 @@ class CheckpointTeams {
   std::vector<Variant> variants_;
 };
 
-// Without the first round, in which memory is given out.
+// Drops the first round, in which memory is allocated.
 std::vector<double> warm(const Times& times, const std::string& name) {
   const auto found = times.find(name);
   return found == times.end() ? std::vector<double>()
@@ -99,7 +99,7 @@ Row row_of(const Times& times, const CheckpointQuestion& what, int mebibytes) {
   return row;
 }
 
-// The stall of an asynchronous save, as a part of the time of a whole one.
+// The stall of an asynchronous save, as a fraction of the time of a synchronous one.
 Row stall_row(const Times& times, const CheckpointQuestion& what, int mebibytes) {
   Row row = compare_times(warm(times, fmt::format("ours/{}", kStall)), warm(times, fmt::format("ours/{}", kWholeSave)));
   row.case_name = fmt::format("{}/{}MiB/ranks={}", what.name, mebibytes, what.num_ranks);

@@ -1,6 +1,6 @@
 // A rank of our side of `checkpoint`. Commands: "copy NAME KIND MEBIBYTES FOLDER" makes a state of tensors of 4 MiB, and a
-// checkpoint where the kind loads one; "verify NAME" answers with the number of tensors; "run NAME WARM STEPS" with the
-// milliseconds per step; "drop" frees all.
+// checkpoint if the kind loads one; "verify NAME" answers with the number of tensors; "run NAME WARM STEPS" with the milliseconds
+// per step; "drop" frees all.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
@@ -63,7 +63,7 @@ class CheckpointCase {
 
  private:
   bool loads() const { return kind_.find("load") != std::string::npos || kind_ == "mapped"; }
-  // Of torch.save.
+  // Whether it is a file of torch.save.
   bool is_one_file() const { return !kind_.starts_with("sharded") && !kind_.starts_with("async"); }
 
   void save() {
@@ -99,8 +99,9 @@ class CheckpointCase {
     return milliseconds;
   }
 
-  // A virtual machine's memory may have to come from its host, which takes longer than all that is measured: it comes now. And
-  // memory for what is loaded comes from the kernel, as in a process that loads once: not from what the round before freed.
+  // Allocates memory before the measurement, as a virtual machine may have to get it from its host, which takes longer than
+  // everything measured. Memory for loaded tensors comes from the kernel, as in a process that loads once, and not from the round
+  // before.
   void prepare() const {
     if (kind_ == "load") mallopt(M_MMAP_THRESHOLD, kLeastMapped);
     const auto num_bytes = static_cast<size_t>(mebibytes_) << 21;
@@ -109,7 +110,7 @@ class CheckpointCase {
     if (is_initialized()) barrier();
   }
 
-  // What was saved goes, so that the kernel need not write it to disk.
+  // Removes the saved files, so that the kernel need not write them to disk.
   void clean() const {
     if (loads()) return;
     if (is_initialized()) barrier();

@@ -48,7 +48,7 @@ class Case:
                 os.fsync(file.fileno())
 
     def prepare(self):
-        """As checkpoint_rank.cpp says."""
+        """See checkpoint_rank.cpp."""
         if self.kind == "load":
             ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LEAST_MAPPED)
         mmap.mmap(-1, self.mebibytes << 21, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()
@@ -56,7 +56,7 @@ class Case:
             dist.barrier()
 
     def step(self):
-        """Seconds of what is timed."""
+        """Returns the seconds of the measured part."""
         begin = time.perf_counter()
         if self.kind == "load":
             loaded = torch.load(self.path)

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kKiB = size_t{1} << 10;
 constexpr size_t kMiB = size_t{1} << 20;
-// Sums of so many ranks' test values are exact in bfloat16.
+// Sums of this many ranks' test values are exact in bfloat16.
 constexpr int kMostRanks = 16;
 
 struct Unit {
@@ -24,7 +24,7 @@ constexpr Unit kUnits[] = {{"GiB", "G", kMiB << 10}, {"MiB", "M", kMiB}, {"KiB",
 
 size_t round_up(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// Each rank has a part of one of the tensors.
+// Whether each rank has a shard of one of the tensors.
 bool is_cut(Op op) { return op == Op::kAllGather || op == Op::kReduceScatter || op == Op::kAllToAll; }
 
 std::vector<size_t> default_sizes(Op op, DType dtype, int num_ranks, bool is_quick) {
@@ -35,7 +35,7 @@ std::vector<size_t> default_sizes(Op op, DType dtype, int num_ranks, bool is_qui
   }
   if (dtype == DType::kBFloat16) return {4 * kKiB, kMiB, 64 * kMiB};
   std::vector<size_t> sizes{4, 4 * kKiB, 64 * kKiB, kMiB, 16 * kMiB, 64 * kMiB};
-  // With more ranks, 256 MiB of the others take minutes over Gloo and gigabytes of buffers.
+  // With more ranks, 256 MiB of the other operations take minutes over Gloo, and gigabytes of buffers.
   if (num_ranks == 2 || op == Op::kAllReduce) sizes.push_back(256 * kMiB);
   return sizes;
 }
@@ -46,7 +46,7 @@ void add_cases(std::vector<CollectiveCase>& cases, Op op, DType dtype, int num_r
     return;
   }
   if (op == Op::kSendRecv && num_ranks != 2) return;
-  // Whole elements, and as many for every rank.
+  // Rounds up to whole elements, equally many for every rank.
   const size_t unit = size_of(dtype) * static_cast<size_t>(is_cut(op) ? num_ranks : 1);
   for (size_t& size : sizes) size = round_up(size, unit);
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());

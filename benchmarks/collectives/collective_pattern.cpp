@@ -8,7 +8,7 @@
 namespace cohort::bench {
 namespace {
 
-// A prime, so that no two parts of a tensor begin alike.
+// A prime, so that no two parts of a tensor begin with the same values.
 constexpr size_t kPeriod = 1009;
 
 float value_at(int rank, size_t index) {
@@ -32,7 +32,8 @@ void store(DType dtype, float value, std::byte* place) {
   }
 }
 
-// `count` elements at `offset` of a tensor are those at `first` and after of one rank's input, or of the sum of all.
+// A part of a tensor: `count` elements at `offset` that equal those from `first` on of one rank's input, or of the sum of all
+// inputs.
 struct Part {
   size_t offset = 0;
   size_t count = 0;

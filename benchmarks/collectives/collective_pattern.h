@@ -1,5 +1,5 @@
-/// Test values: every rank's input is known everywhere, so each rank can check its own result. Small whole numbers, whose
-/// sums are exact in every dtype, whatever the order. Pure.
+/// Test values: every rank knows all inputs, so each can check its own result. Small integers, whose sums are exact in every
+/// dtype and order. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace cohort::bench {
 /// Writes rank `rank`'s input of a case.
 void fill_input(const CollectiveCase& what, int rank, std::byte* input);
 
-/// Why `result` (the output, or the input of operations in place) is not what rank `rank` must have after the call; empty if
-/// it is.
+/// Returns why `result` (the output, or the input of in-place operations) is wrong for rank `rank` after the call; empty if it is
+/// correct.
 std::string find_difference(const CollectiveCase& what, int rank, const std::byte* result);
 
 }  // namespace cohort::bench

@@ -11,14 +11,14 @@
 namespace cohort::bench {
 namespace {
 
-// Three digits that count, two below 1.
+// Returns three significant digits, two below 1.
 std::string short_number(std::optional<double> value) {
   if (!value) return "-";
   if (*value < 0.995) return *value < 0.00095 ? "<0.001" : fmt::format("{:#.2g}", *value);
   return fmt::format("{:.{}f}", *value, *value < 9.995 ? 2 : *value < 99.95 ? 1 : 0);
 }
 
-// The lines of one block have this in common.
+// Returns the title of a block of lines.
 std::string title_of(const CollectiveCase& what) {
   std::string title = name_of(what.op);
   if (what.op != Op::kBarrier) title += std::string(", ") + name_of(what.dtype);
@@ -33,7 +33,7 @@ using Rows = std::span<const Row>;
 
 CollectiveCase case_of(const Row& row) { return parse_case(row.case_name).value_or(CollectiveCase{}); }
 
-// The first rows that `is_same` puts together with the very first.
+// Returns the first rows for which `is_same` is true together with the very first one.
 template <class IsSame>
 Rows first_group(Rows rows, IsSame is_same) {
   const auto end =
@@ -58,7 +58,7 @@ std::string ours_columns(const Row& row, const CollectiveCase& what) {
                      short_number(row.ours), short_number(mean), short_number(p99), short_number(speed));
 }
 
-// "[1.2 1.4]", or "1.1..1.5" where the pairs are too few for bounds.
+// Returns "[1.2 1.4]", or "1.1..1.5" if the pairs are too few for bounds.
 std::string bounds_column(const Row& row) {
   if (!row.bounds) return "";
   const std::string low = short_number(row.bounds->low), high = short_number(row.bounds->high);
@@ -76,7 +76,7 @@ std::string header(const std::vector<std::string>& rivals) {
   return text + "\n";
 }
 
-// Half of the calls decide a median: where ranks share cores, the others may tell another story.
+// Whether medians and means disagree: a median depends on half of the calls, and if ranks share cores, the others may differ.
 bool differ(const Row& row) {
   if (!row.ratio || !row.ratio_of_means || row.rival_name == "roof") return false;
   const double factor = *row.ratio_of_means / *row.ratio;
@@ -85,8 +85,8 @@ bool differ(const Row& row) {
   return factor < 0.5 || factor > 2 || is_won_by_one;
 }
 
-// Tensors in shared memory are measured beside private ones, and shown after them: rows in the order in which their titles
-// come up.
+// Tensors in shared memory are measured beside private ones, but shown after them: sorts rows in the order in which their titles
+// first appear.
 std::vector<Row> sorted_by_title(const std::vector<Row>& rows) {
   std::map<std::string, size_t> places;
   std::vector<std::vector<Row>> blocks;

@@ -8,8 +8,8 @@
 
 namespace cohort::bench {
 
-/// A block per operation, dtype, number of ranks and memory, a line per size, rivals side by side. Requires names made by
-/// case_name().
+/// Returns a block per operation, dtype, number of ranks and memory, with a line per size and all rivals side by side. Requires
+/// names of case_name().
 std::string collectives_table(const std::vector<Row>& rows);
 
 }  // namespace cohort::bench

@@ -83,7 +83,7 @@ Moves in_private_memory(Op op, const Shape& shape, TrafficPlan plan) {
   return {};
 }
 
-// Buffers of this rank stand for the others' tensors, which are as far away.
+// Uses buffers of this rank for the others' tensors, as they are equally far away.
 Moves in_shared_memory(Op op, const Shape& shape, int num_ranks) {
   const auto all = starts(shape.part, 0, num_ranks);
   switch (op) {

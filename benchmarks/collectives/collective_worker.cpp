@@ -20,7 +20,7 @@ constexpr size_t kPage = 4096;
 
 size_t whole_pages(size_t num_bytes) { return (num_bytes + kPage - 1) / kPage * kPage; }
 
-// Nanoseconds; a double holds months of them exactly.
+// Returns nanoseconds; a double holds months of them exactly.
 double now(clockid_t clock) {
   timespec time{};
   ::clock_gettime(clock, &time);
@@ -62,7 +62,7 @@ Engine& CollectiveWorker::engine(const std::string& name) {
   return *found->second;
 }
 
-// Arenas serve all cases and only grow, so that pages are touched once. Every rank grows its own at the same command.
+// Arenas serve all cases and only grow, so that pages are touched only once. Every rank grows its own at the same command.
 std::byte* CollectiveWorker::arena(Memory memory, bool is_output, size_t num_bytes) {
   Arena& place = arenas_[{memory, is_output}];
   if (place.num_bytes < num_bytes) {
@@ -97,7 +97,7 @@ std::vector<Call>& CollectiveWorker::calls(const std::string& name, const Collec
   const auto buffers = make_buffers(what);
   std::vector<Call> prepared;
   for (const Buffers& each : buffers) prepared.push_back(caller.prepare(what, each));
-  // Where tensors are shared, a rank touches the pages of others as well, which the system puts into its tables one by one.
+  // If tensors are shared, a rank also touches the pages of others, which the system maps one by one.
   if (what.memory != Memory::kPrivate) {
     for (const Call& call : prepared) call();
   }
@@ -110,7 +110,7 @@ std::string CollectiveWorker::verify(const std::string& name, const CollectiveCa
   const Buffers buffers = make_buffers(what).front();
   if (plan.output_bytes > 0) std::memset(buffers.output, 0x7f, plan.output_bytes);
   fill_input(what, options_.rank, buffers.input);
-  // With shared memory others write here: not before this rank's values are in place, and not after it has looked.
+  // With shared memory other ranks write here: not before this rank's values are in place, and not after it has checked them.
   options_.barrier();
   call();
   const std::string difference = find_difference(what, options_.rank, buffers.output);

@@ -1,4 +1,5 @@
-/// A rank of `collectives`: makes buffers, checks the first call, times calls. Knows no LibTorch and no MPI; those are engines.
+/// A rank of `collectives`: makes buffers, checks the first call, and times calls. Independent of LibTorch and MPI; those are
+/// engines.
 #pragma once
 
 #include <cstddef>
@@ -15,31 +16,31 @@ namespace cohort::bench {
 
 struct Buffers {
   std::byte* input = nullptr;
-  /// The input for operations in place.
+  /// The input for in-place operations.
   std::byte* output = nullptr;
 };
 
-/// One call of the operation, to its end. send_recv: there and back.
+/// One complete call of the operation; for send_recv there and back.
 using Call = std::function<void()>;
 
 class Engine {
  public:
   virtual ~Engine() = default;
-  /// A call on these buffers. Throws std::exception where the engine lacks the operation. Broadcasts and reductions have
-  /// their root at rank 0.
+  /// Returns a call on these buffers. Throws std::exception if the engine lacks the operation. The root of broadcasts and
+  /// reductions is rank 0.
   virtual Call prepare(const CollectiveCase& what, const Buffers& buffers) = 0;
-  /// False: ranks work side by side without meeting. Where they share cores each would then be timed as if it were alone, so
+  /// False if ranks work without waiting for each other. If they share cores, each would then be timed as if it were alone; so
   /// its time is the processor's, times the number of ranks per core.
   virtual bool meets() const { return true; }
-  /// What it is, for people; may be empty.
+  /// A description for users; may be empty.
   virtual std::string describe() const { return {}; }
 };
 
 struct WorkerOptions {
   int rank = 0;
-  /// By name, as in commands.
+  /// Engines by their names in commands.
   std::map<std::string, Engine*> engines;
-  /// Memory for tensors, of at least so many bytes. Collective for Memory::kShared.
+  /// Allocates memory for tensors, of at least this many bytes. Collective for Memory::kShared.
   std::function<std::shared_ptr<std::byte>(Memory, size_t)> allocate;
   /// Lets ranks begin a block together.
   std::function<void()> barrier;
@@ -47,8 +48,8 @@ struct WorkerOptions {
 
 /// Commands:
 ///   "verify ENGINE CASE"          makes one call and checks its result: "ok"
-///   "run ENGINE CASE WARM CALLS"  makes calls one after the other: the nanoseconds of each but the warm ones
-///   "describe ENGINE"             what the engine is
+///   "run ENGINE CASE WARM CALLS"  makes calls one after the other; answers with the nanoseconds of each, without the warm ones
+///   "describe ENGINE"             describes the engine
 /// A command that throws is answered with "error: why".
 class CollectiveWorker {
  public:
@@ -76,7 +77,7 @@ class CollectiveWorker {
   size_t next_buffer_ = 0;
 };
 
-/// Memory of this process alone. Throws std::bad_alloc.
+/// Allocates memory of this process alone. Throws std::bad_alloc.
 std::shared_ptr<std::byte> allocate_private(size_t num_bytes);
 
 }  // namespace cohort::bench

@@ -1,8 +1,8 @@
-// collectives: how long each operation takes between ranks of one machine.
+// collectives: measures each operation between ranks of one machine.
 //
-// Our ranks hold our backend, LibTorch's own Gloo and the roof probe in the same processes; OpenMPI's ranks are processes of
-// their own. In each round every engine makes a block of calls while the others sleep; a pair is one round. Each engine's first
-// call is checked on every rank, and calls take turns with buffers that no cache remembers (from 1 MiB on).
+// Our ranks run our backend, LibTorch's own Gloo and the roof probe in the same processes; OpenMPI's ranks are separate
+// processes. In each round every engine makes a block of calls while the others sleep; a pair is one round. Each engine's first
+// call is checked on every rank, and from 1 MiB on calls use buffers in turn, so that they are in no cache.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -31,10 +31,10 @@ using Seconds = std::chrono::duration<double>;
 constexpr const char* kMpiRank = "cohort-bench-mpi-rank";
 constexpr int kFewestRounds = 3;
 constexpr double kLongCall = 50e6;
-// Below, a call is all waiting and no bytes: the roof says nothing, and staging costs nothing.
+// Below this size a call is only waiting, without data: the roof is meaningless, and staging costs nothing.
 constexpr size_t kSmallestWithRoof = size_t{64} << 10;
 
-// --quick promises an answer in 45 s, `make bench` one in 10 minutes.
+// --quick must answer within 45 s, `make bench` within 10 minutes.
 struct Effort {
   Seconds limit;
   double block_nanoseconds;
@@ -60,15 +60,15 @@ struct Contestant {
   }
 };
 
-// The ranks of one size of group.
+// The ranks for one group size.
 struct Teams {
   Team cohort;
   std::optional<Team> mpi;
-  /// What the MPI is, or why there is none.
+  /// The name of the MPI, or why there is none.
   std::string mpi_note;
-  /// The class that is Gloo.
+  /// The name of Gloo's class.
   std::string gloo_note;
-  /// Our backend has tensors in shared memory, and records that can be left out.
+  /// Whether our backend supports tensors in shared memory, and records that can be turned off.
   bool is_shm = false;
 };
 
@@ -105,7 +105,7 @@ Teams start_teams(const std::string& folder, int num_ranks, const Settings& sett
   return {std::move(cohort), std::move(mpi), note, gloo_note, settings.backend == "shm"};
 }
 
-// A rival that cannot do the case is left without a figure; our own failure is an error.
+// If a rival cannot run the case, its figure is left out; a failure of ours is an error.
 void verify(Contestant& variant) {
   for (const std::string& answer : variant.team->ask("verify " + variant.engine + " " + case_name(variant.what))) {
     if (answer == "ok") continue;
@@ -124,7 +124,7 @@ void set_block(Contestant& variant, const Effort& effort) {
   variant.num_warm = is_long ? 0 : std::min(variant.num_calls, call < 1e6 ? 10 : 1);
 }
 
-// The style that moves the case's bytes fastest here and now.
+// Returns the style that moves the case's bytes fastest on this machine at this time.
 Contestant fastest_roof(Team& team, const CollectiveCase& what) {
   Contestant best;
   double least = 0;
@@ -143,7 +143,7 @@ CollectiveCase with_memory(CollectiveCase what, Memory memory) {
   return what;
 }
 
-// What records cost shows where calls are short.
+// The cost of records is visible if calls are short.
 bool shows_trace(const CollectiveCase& what) {
   return what.op == Op::kAllReduce && what.dtype == DType::kFloat32 && what.num_bytes <= (size_t{1} << 20);
 }
@@ -169,7 +169,7 @@ class Comparison {
     }
   }
 
-  // Ends at the deadline, though not before a few rounds; at `end` after any round.
+  // Stops at `deadline`, but not before a few rounds; at `end` after any round.
   void measure(Clock::time_point deadline, Clock::time_point end) {
     std::vector<Contestant*> able;
     for (Contestant& variant : variants_) {
@@ -232,7 +232,7 @@ class Comparison {
   std::vector<Contestant> variants_;
 };
 
-// Shares the time that is left among the cases that are left.
+// Divides the remaining time among the remaining cases.
 class Schedule {
  public:
   Schedule(const std::vector<CollectiveCase>& cases, Clock::time_point end) : end_(end) {
@@ -255,7 +255,7 @@ class Schedule {
   double weight_left_ = 0;
 };
 
-// OpenMPI, and three kinds of tensors of ours, have buffers of their own; half of the machine's memory is enough.
+// OpenMPI and three kinds of our tensors have separate buffers; limits them to half of the machine's memory.
 bool fits_into_memory(const CollectiveCase& what) {
   const auto plan = plan_buffers(what, default_fresh_bytes());
   const size_t num_engines = 4;
@@ -265,7 +265,7 @@ bool fits_into_memory(const CollectiveCase& what) {
   return needed <= memory / 2;
 }
 
-// The machine was too busy to come to this case.
+// For cases that the machine was too busy to reach.
 void add_rows_without_time(const CollectiveCase& what, std::vector<Row>& rows) {
   for (const char* rival : {"gloo", "openmpi", "roof"}) {
     Row row;

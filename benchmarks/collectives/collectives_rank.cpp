@@ -23,7 +23,7 @@
 namespace cohort::bench {
 namespace {
 
-// Tensors in shared memory know it by their storage, so slices are taken from the tensor that owns the memory.
+// Tensors in shared memory are recognized by their storage, so slices are taken from the tensor that owns the memory.
 class SharedTensors {
  public:
   std::shared_ptr<std::byte> allocate(Memory memory, size_t num_bytes, const Group& group) {
@@ -34,7 +34,7 @@ class SharedTensors {
     tensors_[data] = tensor;
     return {data, [this](std::byte* pointer) { tensors_.erase(pointer); }};
   }
-  // The bytes from `data` on.
+  // Returns the bytes from `data` on.
   at::Tensor slice(std::byte* data, size_t num_bytes) const {
     const auto [start, tensor] = *std::prev(tensors_.upper_bound(data));
     return tensor.narrow(0, data - start, static_cast<int64_t>(num_bytes));
@@ -44,7 +44,7 @@ class SharedTensors {
   std::map<std::byte*, at::Tensor> tensors_;
 };
 
-// The public functions on one group.
+// Calls the public functions on one group.
 class CohortEngine : public Engine {
  public:
   CohortEngine(Group group, const SharedTensors& shared) : group_(std::move(group)), shared_(shared) {}
@@ -108,7 +108,7 @@ struct Engines {
   }
 };
 
-// A group reads the variable when it begins.
+// A group reads the variable when it is made.
 Group group_without_trace() {
   base::set_env("TORCH_FR_BUFFER_SIZE", "0");
   const Group group = new_group({}, {.backend = "shm"});
@@ -146,7 +146,7 @@ int run_collectives_rank(const std::vector<std::string>& arguments) {
   options.backend = arguments.at(1);
   options.rank = std::stoi(arguments.at(2));
   options.init_method = arguments.at(4);
-  options.shared_allocator = options.backend == "shm";  // private tensors are of none of LibTorch's allocators
+  options.shared_allocator = options.backend == "shm";  // private tensors use none of LibTorch's allocators
   init_process_group(options);
   const std::string path = options.init_method.substr(std::string("file://").size());
   serve(options.rank, arguments.at(3), options.backend, path + "-gloo");

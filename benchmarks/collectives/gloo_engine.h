@@ -1,5 +1,5 @@
-/// GlooEngine: LibTorch's own ProcessGroupGloo, called directly, as the rival of `collectives`. Nothing of Cohort is between it
-/// and the rank: our backend "gloo" watches operations and completes dtypes, and a rival must not pay for that.
+/// GlooEngine: LibTorch's own ProcessGroupGloo, called directly, as the rival of `collectives`. It does not use our backend
+/// "gloo", which watches operations and adds dtypes: a rival must not pay for that.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -16,7 +16,7 @@ class GlooEngine : public Engine {
   GlooEngine(const std::string& store_path, int rank, int num_ranks);
 
   Call prepare(const CollectiveCase& what, const Buffers& buffers) override;
-  /// "c10d::ProcessGroupGloo": the class of what is called.
+  /// Returns the name of the class, "c10d::ProcessGroupGloo".
   std::string describe() const override;
 
  private:

@@ -1,6 +1,6 @@
-// A rank of `collectives` over MPI, as the rival: built only where an MPI is found, started by mpirun. Its one argument is the
-// beginning of its pipes' names: commands come from <it>-commands-<rank>, answers go to <it>-answers-<rank>. Every rank has its
-// own, because MPI's waiting ranks would keep the cores busy.
+// A rank of `collectives` over MPI, as the rival: built only if an MPI is found, and started by mpirun. Its argument is the
+// prefix of its pipes' names: commands come from <it>-commands-<rank>, and answers go to <it>-answers-<rank>. Every rank has its
+// own pipes, as waiting ranks of MPI would keep the cores busy.
 #include <fcntl.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ void check(int code, const char* what) {
   if (code != MPI_SUCCESS) throw std::runtime_error(std::string(what) + " failed with code " + std::to_string(code));
 }
 
-// MPI 3 has no bfloat16: its 16 bits travel as integers, and this is the sum. Rounds to nearest even.
+// MPI 3 has no bfloat16: sends its 16 bits as integers and sums them with this function. Rounds to nearest even.
 void add_bfloat16(void* in, void* in_out, int* length, MPI_Datatype*) {
   const auto* terms = static_cast<const uint16_t*>(in);
   auto* sums = static_cast<uint16_t*>(in_out);
@@ -90,7 +90,7 @@ class MpiEngine : public Engine {
   MPI_Op bfloat16_sum_ = MPI_OP_NULL;
 };
 
-// How Open MPI copies large messages between processes of one machine, after it has tried: "cma", "knem", "none" ...
+// Returns how Open MPI copies large messages between processes of one machine: "cma", "knem", "none" ...
 std::string single_copy_mechanism() {
   int provided = 0, index = 0, scope = 0, verbosity = 0, binding = 0;
   std::array<char, 256> name{}, text{};
@@ -121,7 +121,7 @@ std::string single_copy_mechanism() {
   return "unknown";
 }
 
-// "Open MPI v4.1.4, single copy: cma".
+// Returns "Open MPI v4.1.4, single copy: cma".
 std::string description() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
   int length = 0;

@@ -1,6 +1,6 @@
-// queued: what an operation costs that is queued (async_op, batch_isend_irecv) and waited for later, beside the same one called
-// synchronously. Idle: nothing happens between queueing and waiting. Beside load: each rank multiplies matrices meanwhile, and
-// what counts is the time above that of the multiplications alone.
+// queued: the cost of an asynchronous operation (async_op, batch_isend_irecv) that is waited for later, beside the same one
+// called synchronously. Idle: nothing happens between starting and waiting. Beside load: each rank multiplies matrices meanwhile,
+// and the figure is the time above that of the multiplications alone.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr const char* kOperations[] = {"all_reduce", "all_gather_single", "reduc
 constexpr size_t kSizes[] = {4, 4096, 65536};
 constexpr int kQueuedRounds = 60;
 constexpr int kQueuedQuickRounds = 12;
-// What a queued operation may take more than a synchronous one.
+// The time that a queued operation may take in addition to a synchronous one.
 constexpr double kMostAdded = 5;
 
 std::vector<double> per_operation(const std::vector<double>& milliseconds) {

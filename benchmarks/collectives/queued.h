@@ -1,9 +1,9 @@
-/// What the question `queued` and its ranks agree on.
+/// Constants of the question `queued` and its ranks.
 #pragma once
 
 namespace cohort::bench {
 
-/// In a step.
+/// Operations per step.
 inline constexpr int kQueuedOperations = 16;
 
 }  // namespace cohort::bench

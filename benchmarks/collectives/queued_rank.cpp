@@ -1,6 +1,6 @@
-// A rank of `queued`. Commands: "copy OPERATION BYTES" chooses what is measured; "run VARIANT WARM STEPS" answers with the
-// milliseconds per step of kQueuedOperations operations. Variants: "queued" and "called", both also with "-load"; "load" makes
-// no operation.
+// A rank of `queued`. Commands: "copy OPERATION BYTES" chooses the operation; "run VARIANT WARM STEPS" answers with the
+// milliseconds per step of kQueuedOperations operations. Variants: "queued" and "called", both also with "-load"; "load" makes no
+// operation.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -32,7 +32,7 @@ class QueuedRank {
   }
 
  private:
-  // Averages of equal numbers stay what they are.
+  // Averages of equal numbers do not change them.
   std::string copy(const std::string& operation, int64_t num_bytes) {
     operation_ = operation;
     const auto part = at::full({num_bytes / 4}, 3.0f);

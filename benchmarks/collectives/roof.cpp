@@ -10,7 +10,7 @@
 namespace cohort::bench {
 namespace {
 
-// Clang ignores the alignment behind `using`.
+// Clang ignores the alignment after `using`.
 typedef float Floats __attribute__((vector_size(64), aligned(4), may_alias));
 static_assert(alignof(Floats) == alignof(float));
 constexpr size_t kVector = sizeof(Floats);
@@ -24,10 +24,10 @@ struct Streams {
   size_t num_writes = 0;
 };
 
-// The sum of all reads to each of the writes; 0 stands for any number. bfloat16 moves as float32: the bytes are the same.
+// Writes the sum of all reads to each target; 0 means any number. Moves bfloat16 as float32, as the bytes are the same.
 template <size_t kReads, size_t kWrites>
 [[gnu::always_inline]] inline void walk(const Streams& streams, size_t num_bytes) {
-  // Of our own, so that no write can change a pointer.
+  // A local copy, so that no write can change a pointer.
   const Streams local = streams;
   const size_t num_reads = kReads ? kReads : local.num_reads;
   const size_t num_writes = kWrites ? kWrites : local.num_writes;
@@ -89,7 +89,7 @@ size_t num_staged(const std::vector<Move>& moves) {
   return static_cast<size_t>(most);
 }
 
-// One of `count` segments of a stream, cut at whole vectors.
+// One of `count` segments of a stream, divided at whole vectors.
 class Segment {
  public:
   Segment(size_t num_bytes, size_t index, size_t count)
@@ -175,7 +175,7 @@ Call Roof::prepare(const CollectiveCase& what, const Buffers& buffers) {
     for (const Move& move : program.moves) longest = std::max(longest, move.num_bytes);
     const size_t lanes = num_staged(program.moves);
     program.lane_bytes = std::max(style_.stage_bytes / lanes / kVector * kVector, 2 * kVector);
-    // Cutting at vectors makes a segment up to a vector longer.
+    // Dividing at vectors makes a segment up to one vector longer.
     program.num_segments = longest / (program.lane_bytes - kVector) + 1;
     program.stage = allocate_private(program.lane_bytes * lanes);
     std::memset(program.stage.get(), 0, program.lane_bytes * lanes);

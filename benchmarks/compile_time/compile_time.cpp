@@ -1,5 +1,5 @@
-// compile-time: how long a user waits for the compiler: for a first program alone, and with the precompiled header that
-// cohort_precompile_headers() gives to users, which is compiled once. Without a compiler cache.
+// compile-time: the time to compile a user's first program, alone and with the precompiled header of cohort_precompile_headers(),
+// which is compiled once. Without a compiler cache.
 #include <functional>
 
 #include "benchmarks/support/question.h"
@@ -16,7 +16,7 @@ constexpr const char* kNarrow = "hello-ddp/narrow-headers";
 constexpr const char* kUmbrella = "hello-ddp/cohort.h";
 constexpr const char* kPrecompiled = "hello-ddp/precompiled";
 
-// Seconds for one run of the compiler, as a user's project would call it.
+// Returns the seconds of one run of the compiler, called as in a user's project.
 double time_compiler(const std::vector<std::string>& more) {
   const std::string torch = std::string(kTorchRoot) + "/include";
   std::vector<std::string> command = {kCompiler,
@@ -38,7 +38,7 @@ std::string in_sources(const std::string& path) { return std::string(kSourceDir)
 
 class Compiler {
  public:
-  // Afterwards LibTorch's headers come from the page cache.
+  // Reads LibTorch's headers into the page cache.
   void read_headers() const { time_compiler({"-E", in_sources("cmake/user_precompiled.h"), "-o", "/dev/null"}); }
   double compile(const std::string& source, std::vector<std::string> flags = {}) const {
     flags.insert(flags.end(),

@@ -1,4 +1,4 @@
-// What compile-time compiles: a user's first program, with the narrow headers.
+// Compiled by compile-time: a user's first program, with the narrow headers.
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>

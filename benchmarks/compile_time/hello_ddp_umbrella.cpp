@@ -1,3 +1,3 @@
-// What compile-time compiles as its second case: the same program with the header that has everything.
+// Compiled by compile-time as its second case: the same program with the umbrella header.
 #include "cohort/cohort.h"
 #include "hello_ddp.cpp"

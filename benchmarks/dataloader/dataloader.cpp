@@ -1,7 +1,7 @@
-// dataloader: how fast a DataLoader gives batches that nothing is done with, beside Python's, and beside what cannot be left out:
-// copying the images (cifar), decoding and resizing them (jpeg). And the memory of each, with its workers.
+// dataloader: the rate of a DataLoader's batches without any work on them, beside Python's, and beside the unavoidable work:
+// copying the images (cifar), or decoding and resizing them (jpeg). Also the memory of each, including workers.
 //
-// Every side with its number of workers is a process of its own. A block is a whole epoch, so that no side reads ahead while
+// Every side with its number of workers is a separate process. A block is a whole epoch, so that no side reads ahead while
 // another one is measured.
 #include <fmt/core.h>
 
@@ -28,7 +28,7 @@ struct LoaderQuestion {
   int64_t batch_size;
   int64_t num_images;
   int64_t num_quick_images;
-  /// The images lie in a folder.
+  /// Whether the images are in a folder.
   bool has_folder;
 };
 constexpr LoaderQuestion kLoaderQuestions[] = {{"cifar", "cifar-floor", 128, 50'000, 6'400, false},
@@ -36,7 +36,7 @@ constexpr LoaderQuestion kLoaderQuestions[] = {{"cifar", "cifar-floor", 128, 50'
                                                {"jpeg", "jpeg-floor", 64, 320, 128, true}};
 constexpr int kLoaderRounds = 12;
 constexpr int kQuickLoaderRounds = 6;
-constexpr double kMeanTolerance = 0.1;  // each side draws crops of its own
+constexpr double kMeanTolerance = 0.1;  // each side draws its own crops
 
 struct LoaderSide {
   std::string name;
@@ -72,7 +72,7 @@ class LoaderTeams {
     return all;
   }
 
-  // The images and the labels' sum of an epoch are the same on all sides, and the pixels' mean is about that of the first.
+  // The images and the labels' sum of an epoch must be the same on all sides, and the pixels' mean close to the first side's.
   void verify() {
     const auto expected = team(kLoaderSides.front().name).ask("verify all").front();
     for (const LoaderSide& side : kLoaderSides) {

@@ -1,7 +1,7 @@
-// The process of one side of `dataloader`: a DataLoader of ours, or the floor. Commands: "copy NAME CASE WORKERS BATCH IMAGES
-// FOLDER" makes a reader; "verify NAME" answers with an epoch's number of images, sum of labels and mean; "run NAME 0 EPOCHS"
-// with the microseconds per image; "hold NAME" takes half of an epoch, waits until workers have read ahead, and answers with the
-// pid; "finish NAME" takes the rest.
+// The process of one side of `dataloader`: our DataLoader, or the floor. Commands: "copy NAME CASE WORKERS BATCH IMAGES FOLDER"
+// makes a reader; "verify NAME" answers with an epoch's number of images, sum of labels and mean; "run NAME 0 EPOCHS" with the
+// microseconds per image; "hold NAME" takes half of an epoch, waits until workers have read ahead, and answers with the pid;
+// "finish NAME" takes the rest.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
@@ -39,7 +39,7 @@ struct LoadedBatch {
   at::Tensor labels;
 };
 
-// Epochs of batches, whatever makes them.
+// Reads epochs of batches from any source.
 class Reader {
  public:
   virtual ~Reader() = default;
@@ -72,7 +72,7 @@ class LoaderReader final : public Reader {
   int64_t num_epochs_ = 0;
 };
 
-// The floor of the CIFAR-like cases: each image of a batch is copied, as float32, into a new batch.
+// The floor of the CIFAR-like cases: copies each image of a batch, as float32, into a new batch.
 class CopyReader final : public Reader {
  public:
   CopyReader(int64_t num_images, int64_t batch_size)
@@ -98,7 +98,7 @@ class CopyReader final : public Reader {
   int64_t num_taken_ = 0;
 };
 
-// The floor of the JPEGs: each is decoded, and a part of it resized.
+// The floor of the JPEGs: decodes each one and resizes a part of it.
 class DecodeReader final : public Reader {
  public:
   DecodeReader(const std::string& folder, int64_t batch_size) : folder_(folder), batch_size_(batch_size) {}
@@ -126,7 +126,7 @@ class DecodeReader final : public Reader {
 
 data::Normalize usual_normalize() { return data::Normalize({0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}); }
 
-// As those of dataloader_rank.py.
+// The same as in dataloader_rank.py.
 data::TensorDataset<2> cifar_like(int64_t num_images) {
   const at::Tensor numbers = at::arange(num_images * kSampleNumbers, at::kLong);
   const at::Tensor bytes = (numbers * 2654435761).__irshift__(20).remainder_(256).to(at::kByte);

@@ -1,8 +1,8 @@
-"""The Python process of the question "dataloader": torch.utils.data.DataLoader with what training programs do to each sample.
+"""The Python process of the question "dataloader": torch.utils.data.DataLoader with typical transforms of training programs.
 
-Arguments: the rank, the pipe that commands come from, an init method, of which only the pipe is used. Commands as those of
-dataloader_rank.cpp. No torchvision is needed: the transforms do what its v1 transforms do (those of tensors for the CIFAR-like
-sets, those of PIL's images for the folder), without their checks of arguments.
+Arguments: the rank, the pipe that commands come from, an init method, of which only the pipe is used. The commands are those of
+dataloader_rank.cpp. No torchvision is needed: the transforms do the same as its v1 transforms (on tensors for the CIFAR-like
+datasets, on PIL images for the folder), without their checks of arguments.
 """
 import math
 import os
@@ -42,7 +42,7 @@ def normalize(image):
 
 
 class Cifar(Dataset):
-    """As made by made_images() of dataloader_rank.cpp."""
+    """The same as made_images() of dataloader_rank.cpp."""
 
     def __init__(self, num_images, is_plain):
         numbers = torch.arange(num_images * 3 * SIDE * SIDE)
@@ -105,7 +105,7 @@ class Folder(Dataset):
 
 
 class Reader:
-    """A loader, and epochs of it."""
+    """A loader and its epochs."""
 
     def __init__(self, dataset, batch_size, num_workers):
         self.loader = DataLoader(dataset, batch_size=batch_size, shuffle=True, num_workers=num_workers,
@@ -130,7 +130,7 @@ class Reader:
         return f"{(time.perf_counter() - begin) * 1e6 / count:.6f}"
 
     def begin_and_wait(self):
-        """Takes half of an epoch, so that workers have all that they need; answers with the pid."""
+        """Takes half of an epoch, so that workers have allocated all their memory; answers with the pid."""
         self.epoch = iter(self.loader)
         for _ in range(max(1, len(self.loader) // 2)):
             next(self.epoch)

@@ -1,4 +1,4 @@
-/// What a side of `dataloader` is asked to read.
+/// A case of `dataloader` for one side.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 namespace cohort::bench {
 
 struct LoaderCase {
-  /// "cifar", "cifar-plain" or "jpeg"; "cifar-floor" and "jpeg-floor" are what none of them can do without.
+  /// "cifar", "cifar-plain" or "jpeg"; "cifar-floor" and "jpeg-floor" are their unavoidable work.
   std::string name;
   int num_workers = 0;
   int64_t batch_size = 1;
-  /// Of the CIFAR-like sets.
+  /// Only for the CIFAR-like datasets.
   int64_t num_images = 0;
-  /// Of the JPEGs; "-": there is none.
+  /// The folder of the JPEGs; "-" without one.
   std::string folder;
 };
 

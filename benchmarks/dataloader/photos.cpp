@@ -23,7 +23,7 @@ constexpr int kPhotoHeight = 375;
 constexpr int kPhotoQuality = 90;
 constexpr int kFolders = 10;
 
-// Smooth noise: random numbers on a grid, and what lies between them.
+// Smooth noise: random numbers on a grid, with interpolation between them.
 class SmoothNoise {
  public:
   SmoothNoise(int cell, std::mt19937& random)
@@ -49,7 +49,7 @@ class SmoothNoise {
   std::vector<float> values_;
 };
 
-// Large shapes, each colour its own, with finer texture and the grain of a sensor on top.
+// Draws large shapes of different colours, with finer texture and the noise of a sensor.
 std::vector<uint8_t> make_photo(uint32_t seed) {
   std::mt19937 random(seed);
   const std::array<SmoothNoise, 3> shapes{SmoothNoise(120, random), SmoothNoise(120, random), SmoothNoise(120, random)};

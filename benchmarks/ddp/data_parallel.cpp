@@ -1,6 +1,5 @@
-// data-parallel: a training step of a compute-bound CNN by DataParallel with two replicas on the CPU, beside the module alone.
-// Both have one thread per replica, in one process, and take steps turn by turn. Before anything is timed, gradients are
-// compared.
+// data-parallel: a training step of a compute-bound CNN with DataParallel and two replicas on the CPU, beside the module alone.
+// Both have one thread per replica, in one process, and take steps in turn. Gradients are compared before anything is timed.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/nn/cloneable.h>

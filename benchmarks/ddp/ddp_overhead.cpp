@@ -1,5 +1,5 @@
-// ddp-overhead: what the reducer adds to a step on one rank, where there is nothing to reduce: preparing, a hook per
-// parameter, finishing. Two equal lists of scalar parameters, one with a reducer, take blocks of steps turn by turn.
+// ddp-overhead: the reducer's cost in a step on one rank, without anything to reduce: preparing, a hook per parameter, finishing.
+// Two equal lists of scalar parameters, one with a reducer, take blocks of steps in turn.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -32,7 +32,7 @@ Scalars make_scalars(int count) {
   return scalars;
 }
 
-// Only what a reducer can change is timed: preparing and backward, not the forward pass.
+// Times only what a reducer can change: preparing and backward, not the forward pass.
 double time_step(Scalars& scalars) {
   for (const auto& parameter : scalars.parameters) parameter.mutable_grad().reset();
   const auto loss = at::stack(scalars.parameters).sum();
@@ -56,7 +56,7 @@ Row measure(int count, int num_rounds) {
   const int num_steps = std::clamp(20000 / count, 20, 400);
   time_block(plain, num_steps);
   time_block(hooked, num_steps);
-  // Buckets are rebuilt from the order in which gradients arrived: proof that every hook ran.
+  // Buckets are rebuilt in the order in which gradients arrived, which proves that every hook ran.
   TORCH_CHECK(hooked.reducer->has_rebuilt_buckets(), "the reducer saw no gradients");
   const auto times = measure_in_turns(
       {[&] { return time_block(plain, num_steps); }, [&] { return time_block(hooked, num_steps); }}, num_rounds);

@@ -1,9 +1,9 @@
-// ddp-step: how long a training step takes on 2 ranks, one thread each, on our backend.
+// ddp-step: measures a training step on 2 ranks, one thread each, on our backend.
 //
-// One C++ team holds copies of each case's module (ours, c10d::Reducer, ours on Gloo, no DDP), one Python team two (DDP on
-// Gloo, no DDP). In each round every variant takes a block of steps while the others sleep; a pair is one round. Time of a block:
-// that of the slower rank. Before anything is timed, gradients of all DDP variants are compared; a block begins with steps that
-// are not timed.
+// One C++ team holds copies of each case's module (ours, c10d::Reducer, ours on Gloo, no DDP), and one Python team holds two (DDP
+// on Gloo, no DDP). In each round every variant takes a block of steps while the others sleep; a pair is one round. The time of a
+// block is that of the slower rank. Gradients of all DDP variants are compared before anything is timed; a block begins with
+// steps that are not timed.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Steps of a block that are not timed, as they find the caches that another variant has left (what mlp-4x4096 works on, no cache
-// holds); steps that are; and rounds, for the full and the quick form.
+// Numbers of steps of a block that are not timed, as they refill caches after another variant (mlp-4x4096 fits into no cache); of
+// timed steps; and of rounds, for the full and the quick form.
 struct StepCase {
   const char* name;
   int num_warm;
@@ -32,12 +32,12 @@ struct StepCase {
   int num_quick_steps;
   int num_quick_rounds;
   std::chrono::seconds quick_limit;
-  /// Whether the quick form has the time for it, and for our reducer on Gloo.
+  /// Whether the quick form has time for it, and for our reducer on Gloo.
   bool is_quick;
   bool is_quick_with_gloo;
-  /// Whether the full form measures both: reduction while backward runs, and after it.
+  /// Whether the full form measures both reduction while backward runs, and after it.
   bool shows_overlap = false;
-  /// Whether the full form measures steps in which ranks only meet.
+  /// Whether the full form measures steps in which ranks only wait for each other.
   bool shows_meeting = false;
 };
 
@@ -55,7 +55,7 @@ constexpr StepCase kStepCases[] = {
     {"gpt-124m-parameters", 0, 1, 20, 1, 4, std::chrono::seconds(20), false, false},
     {"mlp-4x4096", 0, 1, 30, 1, 6, std::chrono::seconds(12), false, false},
 };
-// --quick promises an answer in 45 s: on a busy machine rounds are left out rather than the promise broken.
+// --quick must answer within 45 s: on a busy machine it makes fewer rounds.
 constexpr auto kStepQuickLimit = std::chrono::seconds(38);
 
 std::optional<Team> start_python_team(const std::string& folder) {
@@ -65,7 +65,7 @@ std::optional<Team> start_python_team(const std::string& folder) {
   return Team({.name = "python", .folder = folder, .command = {python, program}});
 }
 
-// Sums and sums of squares agree; the plain step's must not, since ranks see different data.
+// Sums and sums of squares must agree; those of the plain step must not, as ranks see different data.
 void verify_gradients(const std::vector<Variant>& variants) {
   std::string expected;
   for (const Variant& variant : variants) {
@@ -99,11 +99,11 @@ Row named(Row row, const std::string& case_name, const std::string& rival_name) 
   return row;
 }
 
-// What a rival is compared with: its own steps without DDP.
+// The variant with which a rival is compared: its own steps without DDP.
 struct Rival {
   const char* name;
   const char* plain;
-  const char* why_absent;  ///< empty: then it has no row
+  const char* why_absent;  ///< if empty, it has no row when absent
 };
 constexpr Rival kRivals[] = {{"c10d-reducer", "plain", ""},
                              {"beside-backward", "plain", ""},
@@ -139,7 +139,7 @@ std::vector<Row> rows_of(const std::string& name, const Times& times) {
   return rows;
 }
 
-// The machine was too busy to come to this case.
+// For cases that the machine was too busy to reach.
 std::vector<Row> rows_without_time(const std::string& name) {
   std::vector<Row> rows;
   for (const char* rival : {"plain", "c10d-reducer", "gloo", "python-ddp-gloo"}) {

@@ -1,11 +1,11 @@
-// One C++ rank of ddp-step and fused-step, with two groups of both ranks: our backend and Gloo. Variants: "ours", "c10d"
-// (c10d::Reducer on our backend), "gloo" (ours on Gloo), "beside" and "after" (ours, whose buckets are reduced while backward
-// runs, or after it), "plain" (no DDP), "meeting" (no DDP, but an all-reduce of as many numbers after each backward: what any
-// step costs in which ranks wait for each other), "fused" (ours with the optimizer's step inside). Cases whose name begins with
-// "adamw-" train by AdamW, on one row, and verify parameters; the others by SGD, and gradients. Commands:
-// "copy VARIANT CASE" builds a case's module and data; "verify VARIANT" takes a first step and answers with sums of what is
-// verified; "run VARIANT WARM STEPS" answers with the milliseconds per step; "drop" frees all. ddp_step_rank.py is the same
-// program in Python: same weights, same data, same steps.
+// A C++ rank of ddp-step and fused-step, with two groups of both ranks: our backend and Gloo. Variants: "ours", "c10d"
+// (c10d::Reducer on our backend), "gloo" (ours on Gloo), "beside" and "after" (ours, with buckets reduced while backward runs, or
+// after it), "plain" (no DDP), "meeting" (no DDP, but an all-reduce of as many numbers after each backward: the cost of any step
+// in which ranks wait for each other), "fused" (ours with the optimizer's step inside). Cases whose name begins with "adamw-"
+// train with AdamW on one row and verify parameters; the others train with SGD and verify gradients. Commands: "copy VARIANT
+// CASE" builds a case's module and data; "verify VARIANT" takes a first step and answers with sums of the verified values; "run
+// VARIANT WARM STEPS" answers with the milliseconds per step; "drop" frees all. ddp_step_rank.py is the same program in Python:
+// same weights, same data, same steps.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>
@@ -48,9 +48,9 @@ struct Batch {
 struct Trainee {
   std::shared_ptr<torch::nn::Module> module;
   std::unique_ptr<torch::optim::Optimizer> optimizer;
-  std::function<at::Tensor(const at::Tensor&)> forward;  // has the wrapper, which has the optimizer
+  std::function<at::Tensor(const at::Tensor&)> forward;  // holds the wrapper, which holds the optimizer
   std::function<void()> meet = [] {};                    // after each backward
-  bool has_views = false;  // as gradients, which LibTorch's optimizers cannot detach where c10d::Reducer has made them
+  bool has_views = false;  // gradients are c10d::Reducer's views, which LibTorch's optimizers cannot detach
 };
 
 struct Groups {
@@ -90,7 +90,7 @@ Trainee make_trainee(const std::shared_ptr<Net>& net, const std::string& name, c
     return trainee;
   }
   ddp::Options options;
-  options.init_sync = false;  // all weights are drawn from one seed
+  options.init_sync = false;  // all ranks draw weights from one seed
   options.process_group = variant == "gloo" ? groups.gloo : groups.ours;
   options.engine = variant == "c10d" ? ddp::Engine::kC10d : ddp::Engine::kCohort;
   options.find_unused_parameters = name.ends_with("-unused");
@@ -114,7 +114,7 @@ std::shared_ptr<torch::nn::SequentialImpl> make_mlp(int64_t width) {
   return net.ptr();
 }
 
-// The case without DDP's option, which follows the last dash.
+// Returns the case without DDP's option, which follows the last dash.
 std::string net_of(const std::string& name) {
   for (const char* option : {"-unused", "-view", "-hook"}) {
     if (name.ends_with(option)) return name.substr(0, name.size() - std::strlen(option));

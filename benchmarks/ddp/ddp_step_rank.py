@@ -32,7 +32,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """For 32x32 images and 10 classes, as cohort::models::resnet18 with is_small_input."""
+    """ResNet-18 for 32x32 images and 10 classes, as cohort::models::resnet18 with is_small_input."""
 
     def __init__(self):
         super().__init__()
@@ -72,7 +72,7 @@ SHAPES = {"resnet50-parameters": resnet50_shapes(), "gpt-124m-parameters": gpt_1
 
 
 class ParameterSet(nn.Module):
-    """parameter_set.h."""
+    """See parameter_set.h."""
 
     def __init__(self, shapes):
         super().__init__()

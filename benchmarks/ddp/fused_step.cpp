@@ -1,6 +1,6 @@
-// fused-step: a step of DDP with AdamW, two ranks of one thread each, on one row, so that reduction and optimizer are most of it.
-// The optimizer's step is inside of the reduction (fuse_step), or LibTorch's step() follows it. Both are in one team of ranks and
-// take blocks of steps turn by turn; a pair is one round. Before anything is timed, parameters after a step are compared.
+// fused-step: a DDP step with AdamW, two ranks of one thread each, on one row, so that reduction and optimizer take most of it.
+// The optimizer's step is inside the reduction (fuse_step), or LibTorch's step() follows it. Both are in one team of ranks and
+// take blocks of steps in turn; a pair is one round. Parameters after a step are compared before anything is timed.
 #include <chrono>
 #include <stdexcept>
 

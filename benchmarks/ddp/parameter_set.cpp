@@ -9,7 +9,7 @@ namespace {
 
 void add_convolution(Shapes& shapes, int64_t outputs, int64_t inputs, int64_t size) {
   shapes.push_back({outputs, inputs, size, size});
-  shapes.push_back({outputs});  // of the norm that follows
+  shapes.push_back({outputs});  // for the norm after it
   shapes.push_back({outputs});
 }
 

@@ -1,5 +1,5 @@
-/// ParameterSet: the parameters of a known model, each with the matrix work of a layer, and nothing else: what DDP has to do with
-/// large models, without their other layers. ddp_step_rank.py has the same in Python.
+/// ParameterSet: the parameters of a known model, each with the matrix work of a layer: the work of DDP with large models,
+/// without their other layers. ddp_step_rank.py has the same in Python.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,14 +18,14 @@ Shapes resnet50_shapes();
 /// 148 tensors, 124.4 million numbers, in nanoGPT's order; the head is the token embedding.
 Shapes gpt_124m_shapes();
 
-/// Columns of the widest matrix.
+/// Returns the number of columns of the widest matrix.
 int64_t num_inputs(const Shapes& shapes);
 
 class ParameterSet : public torch::nn::Module {
  public:
   explicit ParameterSet(const Shapes& shapes);
-  /// `x` [rows, num_inputs(shapes)] -> a number. A parameter of several dimensions is a matrix that multiplies the first columns
-  /// of x, plus the mean of what the one before it gave: gradients become ready one after the other, from the last to the first.
+  /// Maps `x` [rows, num_inputs(shapes)] to a number. A parameter with several dimensions is a matrix that multiplies the first
+  /// columns of x, plus the mean of the result before it: gradients become ready one after the other, from the last to the first.
   at::Tensor forward(const at::Tensor& x);
 };
 

@@ -1,10 +1,10 @@
 // A rank on this machine's accelerator; device_rank.py is the same program in Python.
 //
-//   device_rank step SIZE DTYPE FILE   training steps of a GPT by DistributedDataParallel and a fused AdamW; SIZE: small (that of
-//                                      train_gpt) or gpt2; DTYPE: float32 or bfloat16 (autocast); the first weights go into FILE
-//   device_rank all-reduce BACKEND     of float32 tensors of the device
+//   device_rank step SIZE DTYPE FILE   training steps of a GPT with DistributedDataParallel and a fused AdamW; SIZE: small (as in
+//                                      train_gpt) or gpt2; DTYPE: float32 or bfloat16 (autocast); writes first weights to FILE
+//   device_rank all-reduce BACKEND     all-reduces of float32 tensors on the device
 //
-// Rank 0 prints the first losses and milliseconds: of a step, and of the host's part in it.
+// Rank 0 prints the first losses, and the milliseconds of a step and of the host's part in it.
 #include <ATen/DeviceAccelerator.h>
 #include <cohort/checkpoint/file/torch_file.h>
 #include <cohort/comm/collectives/collectives.h>
@@ -42,7 +42,7 @@ struct StepTimes {
   std::vector<double> all, host;
 };
 
-// Of one call, in blocks of `count`.
+// Times one call, in blocks of `count`.
 template <class Call>
 StepTimes time_calls(int count, Call call) {
   StepTimes times;

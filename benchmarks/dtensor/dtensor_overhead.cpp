@@ -1,5 +1,5 @@
-// dtensor-overhead: what an operation on DTensors costs above the same one on the parts, on one rank, where nothing moves: to
-// find out how ranks do it, to run it on the parts, and to make a tensor of the result. Blocks of both take turns.
+// dtensor-overhead: the cost of an operation on DTensors above the same one on the shards, on one rank, without communication: to
+// find the sharding, to run it on the shards, and to make a DTensor of the result. Blocks of both alternate.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -22,7 +22,7 @@ constexpr int kCallsInABlock = 500;
 
 struct MeasuredOperation {
   const char* name;
-  /// Two matrices of 8 x 8.
+  /// Takes two matrices of 8 x 8.
   at::Tensor (*run)(const at::Tensor& a, const at::Tensor& b);
 };
 

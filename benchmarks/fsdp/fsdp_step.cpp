@@ -1,9 +1,9 @@
-// fsdp-step: a training step of fully_shard with the AdamW that --optimizer names, one thread per rank, and its parts, beside
-// the same ranks without any communication (the floor: each trains a model of its own), our DDP, and Python's FSDP2 on Gloo and
-// on backend cohort. Everybody has that optimizer, and the allocator that --allocator names; the default is the shared one, as
-// users of fully_shard should have it. "gathered" is fully_shard of each layer with one memory switched off, as in Python's
-// FSDP2. Before anything is timed, parameters after a step are compared. Then memory: PSS of all ranks after some steps, of one
-// variant at a time; that of fully_shard also beside a formula of what there should be.
+// fsdp-step: a training step of fully_shard with the AdamW of --optimizer, one thread per rank, and its parts, beside the same
+// ranks without communication (the floor: each trains its own model), our DDP, and Python's FSDP2 on Gloo and on backend cohort.
+// All sides use the same optimizer, and the allocator of --allocator; the default is the shared one, as users of fully_shard
+// should use it. "gathered" is fully_shard of each layer without using shared memory, as in Python's FSDP2. Parameters after a
+// step are compared before anything is timed. Then measures memory: PSS of all ranks after some steps, of one variant at a time;
+// fully_shard's is also compared with a formula.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -64,7 +64,7 @@ double sum_of(const std::vector<std::string>& answers) {
   return sum;
 }
 
-// One at a time, as what one has let go another one would find.
+// Measures one variant at a time, as another one could reuse released memory.
 std::map<std::string, double> measure_memory(Team& team, const FsdpCase& what) {
   std::map<std::string, double> memory;
   memory["empty"] = sum_of(team.ask("memory"));
@@ -91,7 +91,7 @@ Row memory_row(const FsdpCase& what, const std::map<std::string, double>& memory
   return row;
 }
 
-// Ours beside each of the others in `times`, to which the same steps have been timed in the same turns.
+// Adds rows for ours beside each of the others in `times`, whose steps were timed in the same turns.
 void add_rows(std::vector<Row>& rows, const std::string& case_name, const std::string& ours,
               const std::vector<std::string>& rivals, const Times& times) {
   for (const auto& rival : rivals) {

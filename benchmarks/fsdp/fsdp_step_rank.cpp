@@ -1,10 +1,10 @@
-// One C++ rank of fsdp-step. Variants: "fsdp" (fully_shard), "gathered" (each layer of an MLP by fully_shard, parameters gathered
-// and let go although the ranks share memory), "ddp", "floor" (no communication: each rank trains its own model), all with the
-// AdamW that the argument after the backend names: "libtorch" or "fused". Commands: "copy VARIANT CASE" builds a case's module
+// A C++ rank of fsdp-step. Variants: "fsdp" (fully_shard), "gathered" (fully_shard of each layer of an MLP, with parameters
+// gathered and released although the ranks share memory), "ddp", "floor" (no communication: each rank trains its own model), all
+// with the AdamW of the argument after the backend: "libtorch" or "fused". Commands: "copy VARIANT CASE" builds a case's module
 // and data; "verify VARIANT" takes a step and answers with sums over all parameters afterwards; "run VARIANT.PART WARM STEPS"
-// takes whole steps and answers with the milliseconds per step that PART has taken: "step" all of it, "pass" forward, backward
-// and communication, "optimizer" the rest; "memory" answers with the MiB (PSS) of this process, "formula VARIANT" with those that
-// fully_shard should add to them; "drop" frees all. fsdp_step_rank.py is the same program in Python.
+// takes whole steps and answers with the milliseconds per step of PART: "step" all of it, "pass" forward, backward and
+// communication, "optimizer" the rest; "memory" answers with the MiB (PSS) of this process, "formula VARIANT" with the MiB that
+// fully_shard should add; "drop" frees all. fsdp_step_rank.py is the same program in Python.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>
@@ -38,7 +38,7 @@ using Clock = std::chrono::steady_clock;
 
 struct FsdpTrainee {
   std::shared_ptr<torch::nn::Module> module;
-  std::vector<at::Tensor> parameters;  // what the optimizer has
+  std::vector<at::Tensor> parameters;  // of the optimizer
   std::unique_ptr<torch::optim::Optimizer> optimizer;
   std::function<at::Tensor(const at::Tensor&)> forward;
 };
@@ -76,7 +76,7 @@ FsdpTrainee make_fsdp_trainee(const std::shared_ptr<Net>& net, const std::string
   return {net, parameters, make_adamw(optimizer, parameters), [net](const at::Tensor& x) { return net->forward(x); }};
 }
 
-// As fsdp_step_rank.py has it: a group per layer with parameters.
+// As in fsdp_step_rank.py: a group per layer with parameters.
 FsdpTrainee make_gathered_trainee(const torch::nn::Sequential& net, const std::string& optimizer) {
   set_weights(*net);
   const fsdp::Options options{.one_memory = false};
@@ -138,12 +138,12 @@ std::string pss_in_mib() {
   return "0";
 }
 
-// This rank's part of parameters, gradients and AdamW's two averages, which the ranks have once, and two chunks on their way.
+// This rank's shard of parameters, gradients and AdamW's two averages, which the ranks hold once, and two chunks in transit.
 std::string formula_in_mib(const torch::nn::Module& module) {
   size_t num_bytes = 0, chunk_bytes = fsdp::kChunkBytes;
   for (const auto& parameter : module.parameters()) {
     num_bytes += parameter.nbytes();
-    chunk_bytes = std::max(chunk_bytes, parameter.nbytes());  // a parameter is never cut
+    chunk_bytes = std::max(chunk_bytes, parameter.nbytes());  // a parameter is never split
   }
   const auto bytes = 4.0 * static_cast<double>(num_bytes) / get_world_size() + 2.0 * static_cast<double>(chunk_bytes);
   return std::to_string(bytes / (1 << 20));

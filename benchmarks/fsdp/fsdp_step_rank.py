@@ -1,4 +1,4 @@
-"""One rank of the question "fsdp-step" in Python: FSDP2 as a user applies it, with AdamW.
+"""A Python rank of the question "fsdp-step": FSDP2 as a user applies it, with AdamW.
 
 Arguments: the number of ranks, the backend, "libtorch" or "fused", the rank, the pipe that commands come from, an init method.
 """
@@ -36,7 +36,7 @@ class FsdpTrainee(Trainee):
 
 
 class Part:
-    """What answer_commands runs as "fsdp2.step"."""
+    """The trainee that answer_commands runs as "fsdp2.step"."""
 
     def __init__(self, trainee, part):
         self.trainee, self.part = trainee, part
@@ -66,7 +66,7 @@ MADE = {}
 
 
 def sums_after_step(part):
-    """Of all parameters, over all ranks."""
+    """Returns sums of all parameters over all ranks."""
     part.trainee.step()
     total = torch.zeros(2, dtype=torch.double)
     for parameter in part.trainee.parameters:

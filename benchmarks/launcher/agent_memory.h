@@ -1,4 +1,4 @@
-/// What a launcher itself holds while its workers run.
+/// Measures the memory of a launcher while its workers run.
 #pragma once
 
 #include <sys/types.h>
@@ -7,9 +7,8 @@
 
 namespace cohort::bench {
 
-/// MiB of `launcher` and of all that descends from it, such as a guard, but for its workers and what these have started: the sum
-/// of the most that each process has held so far (resident set; what processes share is counted for each of them).
-/// Throws std::runtime_error if `launcher` has ended.
+/// Returns the MiB of `launcher` and all its descendants, such as a guard, without its workers and their descendants: the sum of
+/// each process's peak resident set (shared memory counts for each process). Throws std::runtime_error if `launcher` has ended.
 double launcher_memory(pid_t launcher, const std::set<pid_t>& workers);
 
 }  // namespace cohort::bench

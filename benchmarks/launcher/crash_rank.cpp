@@ -1,4 +1,4 @@
-// A rank of `recovery` that all-reduces: in the first attempt rank 1 crashes then, in the second both are done.
+// A rank of `recovery` that all-reduces: in the first attempt rank 1 then crashes, in the second both end.
 #include <ATen/ops/ones.h>
 #include <cohort/comm/collectives/collectives.h>
 

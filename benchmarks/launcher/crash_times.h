@@ -1,4 +1,4 @@
-/// What the workers of `recovery` write, in C++: one line per event, with the machine's own clock.
+/// The output of the C++ workers of `recovery`: one line per event, with the time of the machine's clock.
 #pragma once
 
 #include <fcntl.h>

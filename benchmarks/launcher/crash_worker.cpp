@@ -1,5 +1,4 @@
-// A worker of `recovery` that does nothing: in the first attempt rank 1 crashes after a moment, in the second both are done
-// at once.
+// A worker of `recovery` that does nothing: in the first attempt rank 1 crashes after a moment, in the second both end at once.
 #include "benchmarks/launcher/crash_times.h"
 
 int main(int, char** argv) {

@@ -1,5 +1,5 @@
-// launch: from the launcher's command line to the end of workers that do nothing, rendezvous and logs on, and the memory that a
-// launcher takes.
+// launch: the time from starting the launcher to the end of workers that do nothing, with rendezvous and logs, and the memory of
+// the launcher.
 #include <fmt/core.h>
 #include <poll.h>
 #include <unistd.h>
@@ -33,10 +33,10 @@ std::vector<Row> measure_start(const Settings& settings, int num_workers) {
                             .ours = [&] { return time_program(our_launcher(settings, flags())) * 1e3; },
                             .rivals = {{"torchrun", [&] { return time_program(torchrun(flags())) * 1e3; }}}},
                            settings.rounds(20, 4),
-                           /*warms_up=*/true);  // afterwards programs and libraries come from the page cache
+                           /*warms_up=*/true);  // puts programs and libraries into the page cache
 }
 
-// The workers, each of which has written its pid in a line.
+// Returns the workers, each of which has written its pid in a line.
 std::set<pid_t> read_workers(const base::Fd& output) {
   std::set<pid_t> workers;
   std::string line;
@@ -55,12 +55,12 @@ std::set<pid_t> read_workers(const base::Fd& output) {
   return workers;
 }
 
-/// MiB that a launcher has held at most when its workers have run for a moment.
+/// Returns the peak MiB of a launcher whose workers have run for a moment.
 double memory_of(const std::vector<std::string>& launcher) {
   base::Process process =
       base::Process::start(
           {.arguments = launcher, .standard_output = base::Stream::pipe(), .standard_error = base::Stream::null()})
-          .value();  // it is ended by a signal, and says so
+          .value();  // a signal ends it, which it reports
   const std::set<pid_t> workers = read_workers(process.standard_output());
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   const double memory = launcher_memory(process.pid(), workers);
@@ -70,7 +70,7 @@ double memory_of(const std::vector<std::string>& launcher) {
 }
 
 std::vector<Row> measure_memory(const Settings& settings) {
-  // `cut` writes its parent's pid, which is the worker's; torchrun would make $ of $$.
+  // `cut` writes its parent's pid, which is the worker's; torchrun would replace $$ by $.
   const std::vector<std::string> words = {
       "--nnodes=1:1", fmt::format("--nproc-per-node={}", kMemoryWorkers), "--standalone", "--no-python", "sh",
       "-c",           "cut -d' ' -f4 /proc/self/stat; exec sleep 1000"};

@@ -1,4 +1,4 @@
-/// The launchers that are measured: ours and torchrun, with the same flags, turn by turn.
+/// The launchers to measure in turn: ours and torchrun, with the same flags.
 #pragma once
 
 #include <functional>
@@ -9,13 +9,14 @@
 
 namespace cohort::bench {
 
-/// `cohort run` with these words behind it.
+/// Returns `cohort run` followed by these words.
 std::vector<std::string> our_launcher(const Settings& settings, const std::vector<std::string>& words);
-/// torchrun; empty where it is not installed.
+/// Returns the command of torchrun; empty if it is not installed.
 std::vector<std::string> torchrun(const std::vector<std::string>& words);
 bool has_torchrun();
 
-/// One node whose rendezvous is real, not --standalone's: its own store at a free port, logs of both streams in `folder`.
+/// Flags for one node with a real rendezvous, not --standalone's: its own store at a free port, and logs of both streams in
+/// `folder`.
 std::vector<std::string> one_node_flags(int num_workers, const std::string& folder);
 
 struct LauncherRival {
@@ -23,16 +24,16 @@ struct LauncherRival {
   std::function<double()> measure;
 };
 
-/// What is compared, in one case. Figures are better when they are lower.
+/// A comparison in one case. Lower figures are better.
 struct LauncherCase {
   std::string name;
   std::string unit;
   std::function<double()> ours;
-  /// Not measured where torchrun is not installed: all of them need it.
+  /// Not measured if torchrun is not installed, as all rivals need it.
   std::vector<LauncherRival> rivals;
 };
 
-/// A row for each rival. With `warms_up` every side is measured once before anything counts.
+/// Returns a row for each rival. If `warms_up`, measures every side once before the counted rounds.
 std::vector<Row> compare_launchers(const LauncherCase& given, int num_rounds, bool warms_up);
 
 }  // namespace cohort::bench

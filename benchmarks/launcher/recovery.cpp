@@ -1,6 +1,5 @@
-// recovery: from a worker's crash to the workers that take its place, to their first finished collective, and to the next
-// finished step of a training; and what it costs to keep states for that. Workers write the time of the one clock of this machine
-// into a file.
+// recovery: the time from a worker's crash to its successors' start, to their first completed collective, and to the next
+// completed training step; and the cost of keeping states for that. Workers write the time of this machine's clock into a file.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -16,7 +15,7 @@
 namespace cohort::bench {
 namespace {
 
-/// Milliseconds from "crash NANOSECONDS" to the last "done NANOSECONDS" of the two workers that came after it.
+/// Returns the milliseconds from "crash NANOSECONDS" to the last "done NANOSECONDS" of the two workers that followed it.
 double gap_in(const std::string& path) {
   std::istringstream lines(base::read_file(path).value());
   std::string what;
@@ -34,7 +33,7 @@ double gap_in(const std::string& path) {
 
 using Launcher = std::vector<std::string> (*)(const Settings& settings, const std::vector<std::string>& words);
 
-/// The gap of one run of `launcher` with one restart. `words` is the worker's command line; the file's path follows it.
+/// Returns the gap of one run of `launcher` with one restart. `words`: the worker's command line, without the file's path.
 double time_recovery(const Settings& settings, Launcher launcher, const std::vector<std::string>& words) {
   const ScratchFolder folder;
   std::vector<std::string> flags = one_node_flags(2, folder.path() + "/logs");
@@ -45,8 +44,8 @@ double time_recovery(const Settings& settings, Launcher launcher, const std::vec
   return gap_in(folder.path() + "/times");
 }
 
-/// Milliseconds of a run that trains: from the kill to the next step that both ranks have finished; and of rank 0 what keeping a
-/// state took after a step, and the step itself, each the median from the third step on.
+/// Milliseconds of a training run: from the kill to the next step that both ranks have completed; and on rank 0 of keeping a
+/// state after a step, and of the step itself, both medians from the third step on.
 struct TrainingTimes {
   double gap = 0;
   double keep = 0;
@@ -75,15 +74,15 @@ TrainingTimes training_times_in(const std::string& path) {
   return {gap_in(path), median(keeps), median(steps)};
 }
 
-/// torchrun's agent keeps one store for all restarts, and restarted ranks, C++ and Python alike, meet there what those that are
-/// gone have left: they fail. This switch gives them one of their own, hosted by worker 0.
+/// torchrun's agent keeps one store for all restarts, in which restarted ranks, in C++ and Python, find data of the ranks before
+/// them, and fail. This switch gives them a new store, hosted by worker 0.
 std::vector<std::string> torchrun_with_new_stores(const Settings&, const std::vector<std::string>& words) {
   std::vector<std::string> command = torchrun(words);
   command.insert(command.begin(), {"env", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"});
   return command;
 }
 
-/// A way to keep states, and what its runs have shown.
+/// A way to keep states, and the results of its runs.
 struct Keeping {
   std::string name;
   Launcher launcher;
@@ -116,7 +115,7 @@ Row compare_keeping(const std::string& name, const std::string& unit, const Keep
   return row;
 }
 
-/// A GPT of 25 M parameters that keeps a state after every step: in memory, in a file, or with torchrun and torch.save.
+/// Trains a GPT of 25 M parameters that keeps a state after every step: in memory, in a file, or with torchrun and torch.save.
 std::vector<Row> compare_training(const Settings& settings) {
   const std::vector<std::string> rank = {"--no-python", settings.program_folder + "/cohort-bench-training-rank"};
   std::vector<Keeping> sides = {{"memory", our_launcher, rank, "memory"},
@@ -155,13 +154,13 @@ std::vector<Row> run_recovery(const Settings& settings) {
   const auto under = [&](Launcher launcher, const std::vector<std::string>& words) {
     return [&settings, launcher, words] { return time_recovery(settings, launcher, words); };
   };
-  const bool warms_up = !settings.is_quick;  // which has no time for it
+  const bool warms_up = !settings.is_quick;  // the quick form has no time for it
   auto rows = compare_launchers({.name = "crash-to-processes/workers=2",
                                  .unit = "ms",
                                  .ours = under(our_launcher, plain),
                                  .rivals = {{"torchrun", under(torchrun_with_new_stores, plain)}}},
                                 settings.rounds(12, 2), warms_up);
-  // First the same ranks, so that only the launcher differs; then what PyTorch offers.
+  // First the same ranks, so that only the launcher differs; then PyTorch's launcher and ranks.
   const auto collectives =
       compare_launchers({.name = "crash-to-collective/workers=2",
                          .unit = "ms",

@@ -1,7 +1,7 @@
-// A rank of `recovery` that trains a GPT of 25 M parameters: in the first attempt rank 1 is killed (SIGKILL, as by `kill -9`)
-// after its sixth step, in the second both finish one step more. Arguments: the file for times, what is kept ("memory",
-// "overlap", "disk", or "copy": nothing, but what a rank has is copied once into memory of its own), the checkpoint's path, steps
-// between checkpoints.
+// A rank of `recovery` that trains a GPT of 25 M parameters: in the first attempt rank 1 is killed (SIGKILL, as with `kill -9`)
+// after its sixth step, in the second both make one more step. Arguments: the file for times, the way to keep states ("memory",
+// "overlap", "disk", or "copy": only copies a rank's state once in its own memory), the checkpoint's path, and steps between
+// checkpoints.
 #include <cohort/checkpoint/checkpointer/training_checkpoint.h>
 #include <cohort/checkpoint/recovery/memory_snapshot.h>
 #include <cohort/checkpoint/recovery/skip_init.h>
@@ -23,7 +23,7 @@ namespace checkpoint = cohort::checkpoint;
 using namespace cohort::bench;
 
 constexpr int64_t kKilledAfter = 6;
-// Small, so that what is measured is not the step.
+// Small, so that the step itself takes little time.
 constexpr int64_t kContext = 64;
 
 class Training {
@@ -35,7 +35,7 @@ class Training {
     net_ = cohort::models::GPT(
         cohort::models::GPTOptions{.block_size = kContext, .n_layer = 8, .n_head = 8, .n_embd = 512});
     skip.reset();
-    // What is restored is equal everywhere.
+    // Restored values are equal on all ranks.
     model_ = cohort::DistributedDataParallel<cohort::models::GPTImpl>(net_, {.init_sync = !restores});
     optimizer_ = std::make_unique<cohort::optim::AdamW>(net_->parameters(), torch::optim::AdamWOptions(1e-4));
     tokens_ = torch::arange(kContext + 1).remainder(256).unsqueeze(0);
@@ -49,7 +49,7 @@ class Training {
     optimizer_->step();
   }
 
-  /// Into the same memory each time.
+  /// Copies into the same memory each time.
   void copy() {
     size_t place = 0;
     for (const auto& item : state().get()) {

@@ -1,4 +1,4 @@
-"""training_rank.cpp in Python, on Gloo, with torch.save: the same model, written anew, and the same moments."""
+"""training_rank.cpp in Python, on Gloo, with torch.save: the same model, written anew, and events at the same points."""
 import os
 import signal
 import sys

@@ -1,5 +1,5 @@
-// allocator: a training step of one process, without communication, on our allocator and on others. Every side is a process of
-// its own; they take blocks of steps turn by turn.
+// allocator: a training step of one process, without communication, on our allocator and on others. Every side is a separate
+// process; they take blocks of steps in turn.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ constexpr int kQuickRounds = 8;
 struct Side {
   std::string name;
   std::map<std::string, std::string> environment;
-  /// Why it is not measured; empty: it is.
+  /// Why it is not measured. If empty, it is.
   std::string absent = {};
 };
 
@@ -35,7 +35,7 @@ std::vector<Side> all_sides() {
   std::vector<Side> sides = {
       {"ours", {{"COHORT_SHARED_ALLOCATOR", "1"}}},
       {"glibc", {{"COHORT_SHARED_ALLOCATOR", "0"}}},
-      // It keeps what is freed, as ours does: no mapping of its own for large blocks, nothing given back.
+      // Keeps freed memory, as our allocator does: no separate mapping for large blocks, and nothing returned to the system.
       {"glibc-keeping",
        {{"COHORT_SHARED_ALLOCATOR", "0"},
         {"MALLOC_MMAP_MAX_", "0"},
@@ -70,7 +70,7 @@ Row absent_row(const std::string& case_name, const Side& side) {
   return row;
 }
 
-// A process of each side.
+// One process per side.
 class Sides {
  public:
   Sides(const std::string& folder, const Settings& settings) : sides_(all_sides()) {
@@ -101,7 +101,7 @@ class Sides {
 };
 
 void add_step_rows(const AllocatorCase& what, const Settings& settings, std::vector<Row>& rows) {
-  const ScratchFolder folder;  // fresh processes, so that the memory is this case's
+  const ScratchFolder folder;  // new processes, so that the memory is only this case's
   Sides sides(folder.path(), settings);
   sides.tell(fmt::format("copy {}", what.name));
   sides.tell("run ours 3 1");

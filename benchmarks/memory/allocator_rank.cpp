@@ -1,7 +1,7 @@
-// The one process of a side of `allocator`: training steps under the allocator that its environment asks for. Commands:
-// "copy CASE" builds module and data; "run ours WARM STEPS" answers with the milliseconds per step; "faults" with the page faults
-// per step of the last run; "memory" with the process's largest resident set, in MiB; "mixed" takes and drops tensors of sizes
-// that do not repeat, and answers with the most memory that this took, over the most bytes that were live.
+// The process of a side of `allocator`: training steps under the allocator of its environment. Commands: "copy CASE" builds
+// module and data; "run ours WARM STEPS" answers with the milliseconds per step; "faults" with the page faults per step of the
+// last run; "memory" with the process's peak resident set, in MiB; "mixed" allocates and frees tensors of sizes that do not
+// repeat, and answers with the peak memory divided by the peak of live bytes.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sys/resource.h>
@@ -44,7 +44,7 @@ double status_mib(const std::string& key) {
   return 0;
 }
 
-// Sizes from 64 KiB to 64 MiB, evenly on a logarithmic scale, as activations of a model with inputs of all lengths have.
+// Sizes from 64 KiB to 64 MiB, uniform on a logarithmic scale, like the activations of a model with inputs of different lengths.
 double run_mixed_sizes() {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> exponent(0, 10);

@@ -1,8 +1,8 @@
 // models: a training step of a ResNet in one process, contiguous, channels-last, and channels-last with autocast to bfloat16,
-// beside torchvision's and timm's in Python; how long a model takes to be made, and to be made with the weights of a file.
+// beside torchvision's and timm's in Python; and the time to make a model, and to make it with the weights of a file.
 //
 // Python's process has the same weights, drawn from the same seed, and the same images (models_rank.py). In each round every side
-// takes a step while the others sleep. Before anything is timed, losses and gradients are compared. Everybody has one thread.
+// takes a step while the others sleep. Losses and gradients are compared before anything is timed. All sides have one thread.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
@@ -50,7 +50,7 @@ double milliseconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// While it lives, operators that may work in bfloat16.
+// While it lives, operators may work in bfloat16.
 class Bfloat16Scope {
  public:
   Bfloat16Scope() {
@@ -80,7 +80,7 @@ class ModelTraining {
     return milliseconds_of([this] { step(); });
   }
 
-  // The first step's loss and the sum of its gradients' squares.
+  // Returns the first step's loss and the sum of its gradients' squares.
   std::string verify() {
     const double loss = step();
     double squares = 0;
@@ -92,7 +92,7 @@ class ModelTraining {
  private:
   static models::ResNet seeded(const ModelCase& what) {
     torch::manual_seed(kModelSeed);
-    // Zeros, which timm's begin with, would leave half of the net without a gradient, and the comparison with it.
+    // timm's models begin with zeros, which would give half of the network no gradient, and no comparison.
     return what.make({.num_classes = 10, .zero_init_last = false});
   }
 
@@ -132,7 +132,7 @@ ModelSide pythons_training(Team& python, const ModelCase& what, const std::strin
           [&python, variant] { return python.ask_number("run " + variant + " 0 1"); }};
 }
 
-// Python's sides are alike to ours to the last digits, layouts and dtypes only nearly to each other.
+// Python's sides agree with ours to the last digits; different layouts and dtypes agree only approximately.
 void check_same(const ModelCase& what, std::vector<ModelSide>& sides) {
   const size_t num_variants = kModelVariants.size();
   std::vector<std::string> answers;
@@ -186,12 +186,12 @@ std::vector<Row> measure_steps(const ModelCase& what, Team* python, int num_roun
   return rows;
 }
 
-// How long it takes until there is a model.
+// Measures the time to make a model.
 std::vector<Row> measure_making(Team* python, const std::string& folder, int num_rounds) {
   const auto make = [] { return models::resnet50d(); };
   const std::string path = folder + "/resnet50d.safetensors";
   checkpoint::save_file(checkpoint::state_dict(*make()), path);
-  // Freeing it is not timed.
+  // Does not time freeing it.
   const auto time_making = [](const std::function<models::ResNet()>& make_one) {
     models::ResNet made{nullptr};
     return milliseconds_of([&] { made = make_one(); });

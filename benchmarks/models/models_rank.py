@@ -49,7 +49,7 @@ class ModelTrainee(Trainee):
 
 
 class Making:
-    """How long it takes until there is a model."""
+    """Measures the time to make a model."""
 
     def __init__(self, variant, path):
         self.path = path if variant == "pretrained" else None

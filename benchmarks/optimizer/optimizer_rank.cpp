@@ -24,7 +24,7 @@ using torch::optim::AdamOptions;
 using torch::optim::AdamWOptions;
 using torch::optim::SGDOptions;
 
-// As in optimizer_rank.py.
+// The same as in optimizer_rank.py.
 std::vector<at::Tensor> optimizer_parameters() {
   at::manual_seed(7);
   std::vector<at::Tensor> parameters;

@@ -1,6 +1,6 @@
 // optimizer: the optimizer's step alone, one process on all cores, on the parameters of a ResNet-50 (25.6 M numbers in 161
-// tensors): ours beside LibTorch's C++ optimizers and Python's, foreach and fused. Before anything is timed, sums of parameters
-// after three steps are compared: ours with Python's fused ones to the last bits of a sum, the others but for rounding.
+// tensors): ours beside LibTorch's C++ optimizers and Python's, foreach and fused. Sums of parameters after three steps are
+// compared before anything is timed: ours and Python's fused ones agree to the last bits of a sum, the others up to rounding.
 #include <fmt/core.h>
 
 #include <chrono>

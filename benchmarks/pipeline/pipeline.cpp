@@ -1,8 +1,8 @@
-// pipeline: what a schedule loses (its bubble), beside what it must lose in theory, with stages that take a known time: they
-// sleep, so that more ranks than cores can be measured; theory gets the times that they have really taken, and what LibTorch
-// adds to them in a stage alone, without a pipeline: to split a backward, and to move tensors, counts as waiting. And how long an
-// activation takes to the next stage, beside the same pipeline on our backend "gloo" and beside one copy of so many bytes; with
-// the shared allocator it is handed over without a copy, and what is measured is the message that says where it lies.
+// pipeline: the time that a schedule loses (its bubble), beside the loss in theory, with stages that take a known time: they
+// sleep, so that more ranks than cores can be measured. The theory uses their measured times; the time that LibTorch adds in a
+// stage without a pipeline, to split a backward and to move tensors, counts as waiting. Also measures how long an activation
+// takes to the next stage, beside the same pipeline on our backend "gloo" and beside one copy of its bytes; with the shared
+// allocator it is sent without a copy, and the figure is the time of the message with its address.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kNumBubbleRanks = 4;
 constexpr int kNumBubbleMicrobatches = 8;
-constexpr const char* kMilliseconds = "20";  // of each part of a stage's work
+constexpr const char* kMilliseconds = "20";  // for each part of a stage's work
 
 Team start_pipeline_team(const Settings& settings, const std::string& folder, int num_ranks, const std::string& backend,
                          const std::string& allocator = "default") {
@@ -37,7 +37,7 @@ Team start_pipeline_team(const Settings& settings, const std::string& folder, in
                .environment = environment});
 }
 
-// What the ranks have measured: steps, what part of their time they have waited in each, and what stages' work has taken.
+// The ranks' measurements: steps, the fraction of time that they waited in each, and the times of stages' work.
 struct Measured {
   std::vector<double> steps, bubbles;
   double forward = 0, backward_input = 0, backward_weight = 0;
@@ -51,7 +51,7 @@ double median_of(std::vector<double> values) {
 Measured measure_bubble(Team& team, const std::string& schedule, int num_stages, int num_steps) {
   Measured measured;
   const auto command = fmt::format("bubble {} {} {} {}", schedule, num_stages, kNumBubbleMicrobatches, kMilliseconds);
-  team.ask(command);  // shapes are announced
+  team.ask(command);  // the first step exchanges shapes
   team.ask(fmt::format("calibrate {}", kMilliseconds));
   const double share = 1.0 / num_steps / kNumBubbleRanks;
   for (int step = 0; step < num_steps; ++step) {

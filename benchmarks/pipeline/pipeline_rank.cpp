@@ -1,11 +1,11 @@
-// One rank of pipeline. Commands:
+// A rank of pipeline. Commands:
 //   calibrate MS                runs a stage alone, without a pipeline, that sleeps for MS in forward and both parts of backward;
 //                               answers with the milliseconds that LibTorch adds in forward and in backward
-//   bubble SCHEDULE STAGES MICROBATCHES MS  takes one step with such stages; answers with the milliseconds of the step, those of
-//                               this rank's work in it, and those that each part has taken on average
-//   run hand-BYTES WARM STEPS   hands microbatches of so many bytes from the first rank to the second; answers with the
-//                               milliseconds for one
-//   run copy-BYTES WARM STEPS   copies so many
+//   bubble SCHEDULE STAGES MICROBATCHES MS  takes one step with such stages; answers with the milliseconds of the step, of this
+//                               rank's work in it, and of each part on average
+//   run hand-BYTES WARM STEPS   sends microbatches of this size from the first rank to the second; answers with the
+//                               milliseconds per microbatch
+//   run copy-BYTES WARM STEPS   copies this many bytes
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sys/prctl.h>
@@ -33,14 +33,14 @@ namespace cohort::bench {
 namespace {
 
 using PipelineClock = std::chrono::steady_clock;
-constexpr int kNumHandedOver = 8;  // in a step
+constexpr int kNumHandedOver = 8;  // per step
 constexpr int kNumCalibrations = 16, kNumWarmCalibrations = 4;
 
 double milliseconds_since(PipelineClock::time_point begin) {
   return std::chrono::duration<double, std::milli>(PipelineClock::now() - begin).count();
 }
 
-// Sleeps, and counts what that has really taken.
+// Sleeps, and measures the real time of it.
 struct Part {
   double milliseconds = 0, total = 0;
   int count = 0;
@@ -92,7 +92,7 @@ struct SleeperImpl : torch::nn::Module {
 };
 TORCH_MODULE(Sleeper);
 
-// Gives what it is given or, once each, what was made before.
+// Returns its input or, once each, tensors made before.
 struct PasserImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) {
     if (made.empty()) return x;
@@ -122,7 +122,7 @@ class PipelineRank {
   }
 
  private:
-  // What `work` takes beside sleeping.
+  // Returns the time of `work` without sleeping.
   template <class Work>
   double added_by(const Work& work) {
     const double slept_before = parts_.total();
@@ -194,7 +194,7 @@ class PipelineRank {
       schedule = std::make_unique<PipelineSchedule>("GPipe", stages, kNumHandedOver);
     }
     const at::Tensor& batch = batch_of(num_bytes);
-    // As a stage's results are: nobody else has them.
+    // Like a stage's results, which no other code holds.
     const int num_made = rank_ == 0 && has_shared_allocator() ? (num_warm + num_steps) * kNumHandedOver : 0;
     for (int i = 0; i < num_made; ++i) stage->made.push_back(batch[i % kNumHandedOver].clone());
     const TensorList inputs = rank_ == 0 ? TensorList{batch} : TensorList();

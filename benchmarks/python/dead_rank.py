@@ -1,9 +1,9 @@
-"""How long a rank of `torchcohort` waits in a collective for one that is killed (SIGKILL) until it has the error.
+"""Measures how long a rank of `torchcohort` waits in a collective for a rank that is killed (SIGKILL) until it gets the error.
 
     PYTHONPATH=build/python python benchmarks/python/dead_rank.py [ranks [rounds]]
 
 Each round starts new ranks. All of them all-reduce once; then all but rank 1 wait in the next all-reduce, and after half a second
-rank 1 kills itself and writes when. Prints the times of all other ranks in milliseconds.
+rank 1 kills itself and writes the time. Prints the times of all other ranks in milliseconds.
 """
 import os
 import pathlib

@@ -1,10 +1,10 @@
 // python: training steps of unmodified PyTorch programs on 2 ranks, one thread each, on backend "cohort", beside Gloo and beside
-// PyTorch's backend "fake", which communicates nothing: the floor.
+// PyTorch's backend "fake", which does not communicate: the floor.
 //
 // One team per backend runs the same program, python_step_rank.py. In each round every team takes a block of steps while the
-// others sleep; a pair is one round. Time of a block: that of the slower rank; the ranks of "fake" work at the
-// same time too, so that they share the memory's bandwidth as the others do. Before anything is timed, losses and gradients of
-// cohort and Gloo are compared.
+// others sleep; a pair is one round. The time of a block is that of the slower rank; the ranks of "fake" also work at the same
+// time, so that they share the memory's bandwidth like the others. Losses and gradients of cohort and Gloo are compared before
+// anything is timed.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -35,7 +35,7 @@ struct PythonCase {
   int num_quick_steps;
   int num_quick_rounds;
   seconds quick_limit;
-  /// Whether the quick form has the time for it.
+  /// Whether the quick form has time for it.
   bool is_quick;
 };
 
@@ -72,7 +72,7 @@ bool has_package(const std::string& folder) {
   return false;
 }
 
-// By backend, and why one is missing.
+// Teams by backend, and why one is missing.
 struct PythonTeams {
   ScratchFolder folder;
   std::vector<std::unique_ptr<Team>> teams;

@@ -1,4 +1,4 @@
-"""One rank of the question "python", on one backend: what a user's program calls is all from torch.distributed.
+"""A rank of the question "python", on one backend. Like a user's program, it calls only torch.distributed.
 
 Arguments: the backend, the rank, the pipe that commands come from, an init method. Cases: see CASES.
 """
@@ -22,7 +22,7 @@ HEAD_SIZE = 64
 
 
 class Block(nn.Module):
-    """A transformer block. Each rank may hold some of the heads."""
+    """A transformer block. Each rank may have only some of the heads."""
 
     def __init__(self, width=WIDTH):
         super().__init__()
@@ -59,7 +59,7 @@ def ddp(net, inputs, outputs):
     torch.manual_seed(100 + dist.get_rank())
     batch = torch.randn(32, inputs), torch.randn(32, outputs)
     net = DistributedDataParallel(net)
-    # DDP refuses the result of fake's all-reduce, which is None.
+    # DDP does not accept the result of fake's all-reduce, which is None.
     if dist.get_backend() == "fake":
         net.register_comm_hook(None, own_gradients)
     return Trainee(net, batch)
@@ -95,7 +95,7 @@ CASES = {
 
 
 def two_steps(trainee):
-    """The second step's loss and gradients come of parameters that the first one has changed."""
+    """Returns the second step's loss and gradients, which depend on the first step's update."""
     trainee.step()
     loss = trainee.step()
     return f"{loss.item():.10g} {trainee.gradient_sums()}"
@@ -114,7 +114,7 @@ def join(backend, rank, init_method):
 def main():
     backend, rank, commands, init_method = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
     torch.set_num_threads(1)
-    # What fake leaves in its results is nobody's; as denormal numbers it would make the floor slower.
+    # The values in fake's results are undefined; denormal numbers would make the floor slower.
     torch.set_flush_denormal(True)
     join(backend, rank, init_method)
     answer_commands(commands, lambda _, name: CASES[name](), two_steps)

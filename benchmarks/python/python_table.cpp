@@ -16,7 +16,7 @@ std::vector<double> differences(std::vector<double> times, const std::vector<dou
   return times;
 }
 
-// Where what ours adds cannot be told from noise there is no ratio, but a most.
+// If noise hides the time that ours adds, gives an upper bound instead of a ratio.
 Row added_row(const Times& times) {
   const auto& floor = times.at(kFloor);
   const auto& ours = times.at(kOurs);
@@ -34,7 +34,7 @@ Row added_row(const Times& times) {
 
 std::string milliseconds(const std::optional<double>& value) { return value ? fmt::format("{:.3f}", *value) : "-"; }
 
-// "1.21 [1.18, 1.25]": how many times the rival's figure ours is.
+// Returns "1.21 [1.18, 1.25]": our figure as a multiple of the rival's.
 std::string share(const Row& row) {
   if (!row.ratio) return "-";
   std::string text = fmt::format("{:.2f}", 1 / *row.ratio);

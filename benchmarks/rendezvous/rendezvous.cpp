@@ -1,4 +1,4 @@
-// rendezvous: how long N agents take to meet, and to meet again after a failure, through one store. Teams take turns.
+// rendezvous: the time in which N agents meet, and meet again after a failure, through one store. Teams take turns.
 #include <chrono>
 #include <filesystem>
 #include <memory>

@@ -1,7 +1,7 @@
-// The nodes of `cohort-bench rendezvous`: many in this process, each with its own threads and connections, and one store in
-// a process of its own. Arguments: rank, the pipe commands come from, init method (as every rank of a team). "meet N" is
-// answered by the milliseconds from the start of N nodes to the round that all of them are in, and from a node's failure to
-// the next round.
+// The nodes of `cohort-bench rendezvous`: many in this process, each with its own threads and connections, and one store in a
+// separate process. Arguments: rank, the pipe that commands come from, init method (as for every rank of a team). "meet N"
+// answers with the milliseconds from the start of N nodes to the round with all of them, and from a node's failure to the next
+// round.
 #include <poll.h>
 #include <sys/resource.h>
 

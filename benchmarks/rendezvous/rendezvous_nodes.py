@@ -1,4 +1,4 @@
-"""As rendezvous_nodes.cpp, with torchrun's agents' part: DynamicRendezvousHandler, a thread per node, the store in another process."""
+"""rendezvous_nodes.cpp with torchrun's agents: DynamicRendezvousHandler, a thread per node, the store in another process."""
 import socket
 import subprocess
 import sys
@@ -18,7 +18,7 @@ sys.stdin.read()
 
 
 def all_at_once(handlers):
-    """Milliseconds until every handler has its round."""
+    """Returns the milliseconds until every handler has its round."""
     errors, ranks = [], set()
 
     def work(handler):

@@ -1,5 +1,5 @@
-/// How the programs of this folder run Google Benchmark: not one case after the other, where each would find what the one before
-/// has left, but in short pieces, in random order. Shown are mean and median over five of them.
+/// Runs Google Benchmark's cases in short pieces in random order, not one after the other, so that no case always finds the
+/// caches of the same predecessor. Shows mean and median over five pieces.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -8,7 +8,7 @@
 
 namespace cohort::bench {
 
-/// The body of main. Google Benchmark's own flags win over those that are set here.
+/// The body of main. Google Benchmark's own flags take precedence over those set here.
 inline int run_interleaved(int argc, char** argv) {
   char order[] = "--benchmark_enable_random_interleaving=true";
   char repetitions[] = "--benchmark_repetitions=5";

@@ -1,9 +1,9 @@
-// The reduction kernels of every instruction set beside memcpy, on one core and without any synchronisation.
+// Compares the reduction kernels of every instruction set with memcpy, on one core and without synchronization.
 //
 //   build/bin/shm-kernels-bench --benchmark_filter=SUM/bfloat16      (Google Benchmark's flags)
 //
-// Two ranks, the first one's tensor is the output: per element two reads and one write. memcpy: one read and one write.
-// Bytes per second count all of them.
+// Two ranks; the first one's tensor is the output: two reads and one write per element. memcpy: one read and one write. Bytes per
+// second count all of them.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace cohort::shm;
 
-// Memory of its own for each buffer, beginning at a cache line.
+// Separate memory for each buffer, beginning at a cache line.
 class Buffer {
  public:
   explicit Buffer(size_t num_bytes) : bytes_(num_bytes + 64) {

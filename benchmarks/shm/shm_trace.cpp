@@ -1,4 +1,4 @@
-// What is always on costs an operation: the flight recorder, beside the clock that it reads, and the comparison of calls.
+// Measures the cost of what is always on: the flight recorder, beside the clock that it reads, and the comparison of calls.
 //
 //   build/bin/shm-trace-bench      (Google Benchmark's flags)
 #include <benchmark/benchmark.h>
@@ -68,7 +68,7 @@ void schedule_start_complete(benchmark::State& state) {
 }
 BENCHMARK(schedule_start_complete);
 
-/// A full ring of one rank, as text and JSON.
+/// Dumps a full ring of one rank, as text and JSON.
 void dump_one_rank(benchmark::State& state) {
   const Area area;
   Trace trace(area.bytes.get());
@@ -83,8 +83,8 @@ void dump_one_rank(benchmark::State& state) {
 }
 BENCHMARK(dump_one_rank)->Unit(benchmark::kMillisecond);
 
-// Between as many ranks as the argument says: this rank's signature is made and compared with all. What it takes to bring them
-// here is not in it: they lie in the cache line that every round waits for.
+// Makes this rank's signature and compares it with those of as many ranks as the argument says. Getting them is not included:
+// they are in the cache line that every round waits for.
 void compare_calls(benchmark::State& state) {
   const Call call{.kind = OpKind::kAllReduce, .dtype = DType::kFloat32, .reduce_op = ReduceOp::kSum, .count = 1024};
   std::vector<Signature> signatures(static_cast<size_t>(state.range(0)), encode(call));

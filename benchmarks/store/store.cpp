@@ -1,4 +1,4 @@
-// store: operations per second of our TCP store's server and LibTorch's, with the same clients, which take turns.
+// store: operations per second of our TCP store's server and LibTorch's, with the same clients, in turn.
 #include <sched.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A server is a process of its own on one CPU, which prints a line that ends with its port.
+// A server, a separate process on one CPU that prints a line ending with its port.
 class Server {
  public:
   Server(const std::vector<std::string>& command, int cpu) : process_(start(command, cpu)) {
@@ -41,8 +41,8 @@ class Server {
     options.arguments = command;
     options.standard_output = base::Stream::pipe();
     options.cpus = {cpu};
-    // LibTorch's server asks for the name of every client's address. A name server that drops some of the questions must not
-    // cost 5 seconds each.
+    // LibTorch's server resolves the name of every client's address. A name server that drops some of the questions must not cost
+    // 5 seconds each.
     options.environment = base::environment();
     (*options.environment)["RES_OPTIONS"] = "timeout:1 attempts:1";
     return value_or_throw(base::Process::start(options));
@@ -51,8 +51,8 @@ class Server {
   int port_ = 0;
 };
 
-// This thread stays on one CPU for a while. A request and its answer take 20 us where client and server share a CPU and 90 where
-// they do not; left alone, the kernel chooses anew for every pair, and its choice is all that would be measured.
+// Keeps this thread on one CPU. A request and its answer take 20 us if client and server share a CPU, and 90 if not; the kernel
+// would choose differently for every pair, and only its choice would be measured.
 class Pinned {
  public:
   explicit Pinned(int cpu) {
@@ -72,7 +72,7 @@ class Pinned {
 struct StoreCase {
   std::string name;
   int num_clients;
-  /// Seconds per operation, or until all have woken up.
+  /// Returns the seconds per operation, or until all have woken up.
   double (*measure)(StoreLoad& load, int num_clients, milliseconds duration);
 };
 
@@ -99,7 +99,7 @@ Row measure_store(const StoreCase& what, StoreLoad& ours, StoreLoad& theirs, con
   const int num_rounds = settings.rounds(25, 9);
   const std::vector<std::function<double()>> sides = {[&] { return what.measure(ours, what.num_clients, duration); },
                                                       [&] { return what.measure(theirs, what.num_clients, duration); }};
-  if (num_rounds > 1) measure_in_turns(sides, 1);  // to warm up
+  if (num_rounds > 1) measure_in_turns(sides, 1);  // warms up
   const auto times = measure_in_turns(sides, num_rounds);
   Row row = compare_times(times[0], times[1]);
   const bool is_wake_up = what.name == "wake-up";
@@ -122,7 +122,7 @@ std::vector<Row> run_store(const Settings& settings) {
   const std::vector<StoreCase> cases = store_cases();
   int num_clients = 0;
   for (const auto& each : cases) num_clients = std::max(num_clients, each.num_clients);
-  // Once for all cases. Clients that do nothing cost a server nothing.
+  // Made once for all cases, as idle clients cost a server nothing.
   StoreLoad our_load(ours.port(), num_clients);
   StoreLoad their_load(theirs.port(), num_clients);
   std::vector<Row> rows;

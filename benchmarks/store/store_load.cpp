@@ -39,7 +39,7 @@ StoreLoad::StoreLoad(int port, int num_clients) : epoll_(epoll_create1(EPOLL_CLO
     auto socket = value_or_throw(store::connect_to("127.0.0.1", port, std::chrono::seconds(10)));
     const auto key = "/key/" + std::to_string(i);
     Client client{.socket = std::move(socket)};
-    // What clients do: a get begins with a wait.
+    // Like clients: a get begins with a wait.
     client.mix = {{request(Query::kSet, {key}, {value}) + request(Query::kWait, {key}), ready},
                   {request(Query::kGet, {key}), as_text(value)},
                   {request(Query::kAdd, {"/sum/" + std::to_string(i)}, {}, 1), std::string(8, '\0'), true}};
@@ -111,7 +111,7 @@ double StoreLoad::wake_up(int num_clients) {
   const Step wait{request(Query::kWait, {key}), std::string(1, store::kReady)};
   const Step ping{request(Query::kPing, {}, {}, 7), std::string("\7\0\0\0", 4)};
   for (size_t i = 1; i < end; ++i) send_step(&clients_[i], wait);
-  // A store may read from its clients in any order: the waits have arrived once a second round of requests has, too.
+  // A store may read from its clients in any order: the waits have arrived when a second round of requests has, too.
   for (int round = 0; round < 2; ++round) {
     send_step(&clients_[0], ping);
     while (!receive_step(&clients_[0], ping)) continue;

@@ -1,5 +1,5 @@
-/// StoreLoad: many clients of one TCPStore server, in one thread, each with one request under way at any time. Speaks the
-/// protocol that ours and LibTorch's clients speak, so any of the servers will do.
+/// StoreLoad: many clients of one TCPStore server, in one thread, each with one pending request at any time. Uses the protocol of
+/// our and LibTorch's clients, so it works with both servers.
 #pragma once
 
 #include <chrono>
@@ -12,20 +12,20 @@ namespace cohort::bench {
 
 class StoreLoad {
  public:
-  /// Connects to 127.0.0.1:port, `num_clients` times. All methods throw std::runtime_error when an answer is not what it must be.
+  /// Connects to 127.0.0.1:port, `num_clients` times. All methods throw std::runtime_error for a wrong answer.
   StoreLoad(int port, int num_clients);
 
-  /// A request and the answer it must get; what has an answer of length 0 goes out with the next one.
+  /// A request and its expected answer. A request with an answer of length 0 is sent together with the next one.
   struct Step {
     std::string request;
     std::string answer;
-    /// Only the length of the answer is known.
+    /// Whether only the length of the answer is known.
     bool is_any = false;
   };
   enum class Kind { kMix, kCompareSet };
   /// Keeps the first `num_clients` busy. Returns: seconds per operation.
   double run(Kind kind, int num_clients, std::chrono::milliseconds duration);
-  /// All but the first of `num_clients` wait for a key, which that one sets. Returns: seconds until all have heard of it.
+  /// All but the first of `num_clients` wait for a key, which the first one sets. Returns: seconds until all have been notified.
   double wake_up(int num_clients);
 
  private:

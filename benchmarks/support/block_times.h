@@ -1,4 +1,4 @@
-/// Times of calls, taken in blocks, and what two engines' blocks say about each other. Pure.
+/// Times of calls, measured in blocks, and the comparison of two engines' blocks. Pure.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace cohort::bench {
 
-/// The times of one block's calls, in nanoseconds, by rank: those of the rank that took longest. A rank that need not wait
-/// (a broadcast's root) may run ahead of the others, so no single call's time counts without the block it is in.
-/// Throws std::runtime_error for an answer that holds anything else than numbers.
+/// Returns the times of one block's calls, in nanoseconds, of the rank that took longest. A rank that need not wait (a
+/// broadcast's root) may run ahead of the others, so the slowest rank is chosen per block, not per call. Throws
+/// std::runtime_error for an answer that has anything but numbers.
 std::vector<double> slowest_rank(const std::vector<std::string>& answers);
 
 /// All blocks of one engine in one case.
@@ -18,7 +18,7 @@ class BlockTimes {
  public:
   void add(const std::vector<double>& nanoseconds);
   bool empty() const { return medians_.empty(); }
-  /// Microseconds, by block.
+  /// Microseconds per block.
   const std::vector<double>& medians() const { return medians_; }
   const std::vector<double>& means() const { return means_; }
   /// Over all calls, in microseconds.
@@ -30,8 +30,8 @@ class BlockTimes {
   std::vector<double> means_;
 };
 
-/// ours and rival: medians of the blocks' medians; ratio: the median over pairs of blocks. Fills all but the names.
-/// Requires as many blocks of both.
+/// Computes ours and rival (medians of the blocks' medians) and the ratio (the median over pairs of blocks). Fills all but the
+/// names. Requires equally many blocks of both.
 Row compare_blocks(const BlockTimes& ours, const BlockTimes& rival);
 
 }  // namespace cohort::bench

@@ -15,7 +15,7 @@
 namespace cohort::bench {
 namespace {
 
-// The value of the first line that begins with `key`, after a colon.
+// Returns the value after a colon in the first line that begins with `key`.
 std::string field_of(const std::string& path, const std::string& key) {
   const auto text = base::read_file(path);
   if (!text) return "unknown";
@@ -31,7 +31,7 @@ std::string load_average() {
   return text ? base::split(*text, ' ').front() : "unknown";
 }
 
-// Not fmt/chrono.h, which takes 5 s to compile.
+// Does not use fmt/chrono.h, which takes 5 s to compile.
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
   tm fields{};

@@ -1,4 +1,4 @@
-/// What a figure means nothing without: machine, date, versions, and how busy the machine was.
+/// Facts needed to interpret figures: machine, date, versions, and load of the machine.
 #pragma once
 
 namespace cohort::bench {

@@ -12,7 +12,7 @@
 namespace cohort::bench {
 namespace {
 
-// The children of all processes of this machine; one that has none is there, too.
+// Returns the children of all processes of this machine, also of those without children.
 std::map<pid_t, std::vector<pid_t>> all_children() {
   std::map<pid_t, std::vector<pid_t>> children;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {

@@ -1,4 +1,4 @@
-/// A process and all that descends from it, and what they hold.
+/// A process and all its descendants, and their memory.
 #pragma once
 
 #include <sys/types.h>
@@ -9,14 +9,14 @@
 
 namespace cohort::bench {
 
-/// `root`, if it lives, and all that descends from it, but for `without` and what these have started.
+/// Returns `root`, if it lives, and all its descendants, without those in `without` and their descendants.
 std::vector<pid_t> process_tree(pid_t root, const std::set<pid_t>& without = {});
 
-/// The number of the line `name` in /proc/<pid>/status or smaps_rollup, mostly KiB; 0 where there is none, as for a process that
-/// has ended.
+/// Returns the number in line `name` of /proc/<pid>/status or smaps_rollup, mostly in KiB; 0 if the line is missing, as for a
+/// process that has ended.
 long number_after(const std::string& text, const std::string& name);
 
-/// MiB of the tree's proportional set size: what processes share counts once. Throws std::runtime_error if `root` has ended.
+/// Returns the tree's proportional set size in MiB: shared memory counts once. Throws std::runtime_error if `root` has ended.
 double tree_memory(pid_t root);
 
 }  // namespace cohort::bench

@@ -11,22 +11,22 @@ namespace cohort::bench {
 struct Settings {
   /// Answer in under 45 s, with fewer repetitions.
   bool is_quick = false;
-  /// launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models and train: how often each side is measured;
-  /// 0: as often as the question chooses.
+  /// How often launch, recovery, store, rendezvous, dataloader, checkpoint, optimizer, models and train measure each side. 0
+  /// means the question's own choice.
   int num_rounds = 0;
   int rounds(int full, int quick) const { return num_rounds > 0 ? num_rounds : is_quick ? quick : full; }
-  /// Measure only cases with this name; empty: all. ddp-step, fsdp-step, python, allocator, dataloader, checkpoint, optimizer,
-  /// models and train know it.
+  /// Measures only cases with this name. If empty, all cases. For ddp-step, fsdp-step, python, allocator, dataloader, checkpoint,
+  /// optimizer, models and train.
   std::string only_case;
-  /// collectives: only these operations, sizes, dtypes and numbers of ranks, as people write them; empty: its own choice.
+  /// Operations, sizes, dtypes and numbers of ranks of collectives, as on the command line. If empty, the question's own choice.
   std::vector<std::string> ops, sizes, dtypes, ranks;
-  /// What is "ours": a backend's name.
+  /// The name of our backend.
   std::string backend = "shm";
-  /// Of all ranks of all sides, of ddp-step, python and train.
+  /// The allocator of all ranks of all sides, for ddp-step, python and train.
   std::string allocator = "default";
   /// fsdp-step: "libtorch" or "fused".
   std::string optimizer = "libtorch";
-  /// This program, to be started again as a rank, and the folder it lies in.
+  /// This program, which is started again as a rank, and its folder.
   std::string program;
   std::string program_folder;
 };
@@ -34,9 +34,9 @@ struct Settings {
 struct Question {
   const char* name;
   const char* summary;
-  /// Throws std::exception when it cannot be answered.
+  /// Throws std::exception if it cannot be answered.
   std::vector<Row> (*run)(const Settings& settings);
-  /// How its rows look on the screen; null: print_table.
+  /// Prints its rows. If null, print_table does.
   void (*print)(const std::vector<Row>& rows) = nullptr;
 };
 
@@ -68,58 +68,58 @@ std::vector<Row> run_train(const Settings& settings);
 
 /// First argument that makes the program a rank of ddp-step.
 inline constexpr const char* kDdpStepRank = "--ddp-step-rank";
-/// Arguments: our backend, rank, the pipe commands come from, init method. Returns the exit code.
+/// Arguments: our backend, rank, the pipe that commands come from, init method. Returns the exit code.
 int run_ddp_step_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a rank of fsdp-step.
 inline constexpr const char* kFsdpStepRank = "--fsdp-step-rank";
-/// Arguments: number of ranks, our backend, rank, the pipe commands come from, init method. Returns the exit code.
+/// Arguments: number of ranks, our backend, rank, the pipe that commands come from, init method. Returns the exit code.
 int run_fsdp_step_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a rank of pipeline.
 inline constexpr const char* kPipelineRank = "--pipeline-rank";
-/// Arguments: number of ranks, backend, rank, the pipe commands come from, init method. Returns the exit code.
+/// Arguments: number of ranks, backend, rank, the pipe that commands come from, init method. Returns the exit code.
 int run_pipeline_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a process of allocator.
 inline constexpr const char* kAllocatorRank = "--allocator-rank";
-/// Arguments: rank, the pipe commands come from, init method. Returns the exit code.
+/// Arguments: rank, the pipe that commands come from, init method. Returns the exit code.
 int run_allocator_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a process of dataloader.
 inline constexpr const char* kDataloaderRank = "--dataloader-rank";
-/// Arguments: rank, the pipe commands come from, init method. Returns the exit code.
+/// Arguments: rank, the pipe that commands come from, init method. Returns the exit code.
 int run_dataloader_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a rank of checkpoint.
 inline constexpr const char* kCheckpointRank = "--checkpoint-rank";
-/// Arguments: number of ranks, rank, the pipe commands come from, init method. Returns the exit code.
+/// Arguments: number of ranks, rank, the pipe that commands come from, init method. Returns the exit code.
 int run_checkpoint_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program the process of optimizer.
 inline constexpr const char* kOptimizerRank = "--optimizer-rank";
-/// Arguments: rank, the pipe commands come from, init method. Returns the exit code.
+/// Arguments: rank, the pipe that commands come from, init method. Returns the exit code.
 int run_optimizer_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a rank of collectives.
 inline constexpr const char* kCollectivesRank = "--collectives-rank";
-/// Arguments: number of ranks, our backend, rank, the pipe commands come from, init method. Returns the exit code.
+/// Arguments: number of ranks, our backend, rank, the pipe that commands come from, init method. Returns the exit code.
 int run_collectives_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a rank of queued.
 inline constexpr const char* kQueuedRank = "--queued-rank";
-/// Arguments: our backend, rank, the pipe commands come from, init method. Returns the exit code.
+/// Arguments: our backend, rank, the pipe that commands come from, init method. Returns the exit code.
 int run_queued_rank(const std::vector<std::string>& arguments);
 
 /// First argument that makes the program a rank of tensor-parallel.
 inline constexpr const char* kTensorParallelRank = "--tensor-parallel-rank";
-/// Arguments: number of ranks, our backend, rank, the pipe commands come from, init method. Returns the exit code.
+/// Arguments: number of ranks, our backend, rank, the pipe that commands come from, init method. Returns the exit code.
 int run_tensor_parallel_rank(const std::vector<std::string>& arguments);
 
-/// First arguments that make the program a rank of train: with a loop written by hand, or with a Trainer.
+/// First arguments that make the program a rank of train: with a hand-written loop, or with a Trainer.
 inline constexpr const char* kTrainRank = "--train-rank";
 inline constexpr const char* kTrainerRank = "--trainer-rank";
-/// Arguments: our backend, rank, the pipe commands come from, init method. Return the exit code.
+/// Arguments: our backend, rank, the pipe that commands come from, init method. Return the exit code.
 int run_train_rank(const std::vector<std::string>& arguments);
 int run_trainer_rank(const std::vector<std::string>& arguments);
 

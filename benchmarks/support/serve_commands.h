@@ -1,4 +1,4 @@
-/// The rank's side of a Team: commands come through a named pipe, a line each, and answers go back.
+/// The rank's side of a Team: commands come through a named pipe, one per line, and answers are sent back.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@ namespace cohort::bench {
 
 void send_to_standard_output(const std::string& line);
 
-/// Reads commands, a line each, from `path` until "quit", and hands each answer to `send`.
+/// Reads commands, one per line, from `path` until "quit", and passes each answer to `send`.
 void serve_commands(const std::string& path, const std::function<std::string(const std::string&)>& answer,
                     const std::function<void(const std::string&)>& send = send_to_standard_output);
 

@@ -1,4 +1,4 @@
-/// The weights with which ranks in C++ and in Python (set_weights of training_rank.py) begin. Needs LibTorch.
+/// The initial weights of ranks in C++ and in Python (set_weights of training_rank.py). Needs LibTorch.
 #pragma once
 
 #include <ATen/Context.h>
@@ -9,7 +9,7 @@
 
 namespace cohort::bench {
 
-/// Matrices and filters are drawn in order, norms are 1, biases 0.
+/// Draws matrices and filters in order; norms are 1, biases 0.
 inline void set_weights(const torch::nn::Module& module) {
   const at::NoGradGuard no_grad;
   at::manual_seed(7);

@@ -15,8 +15,8 @@ double median(std::vector<double> values) {
 Interval median_bounds(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t count = values.size();
-  // The number of values below the true median is binomial with p = 1/2. `skipped` values may be left out at each end as
-  // long as no more than 2.5 % of its distribution lies below or at skipped - 1.
+  // The number of values below the true median is binomially distributed with p = 1/2. `skipped` values may be left out at each
+  // end as long as at most 2.5 % of the distribution is at or below skipped - 1.
   double probability = std::pow(0.5, static_cast<double>(count));
   double tail = 0;
   size_t skipped = 0;

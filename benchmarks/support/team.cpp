@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kSilenceMilliseconds = 5 * 60 * 1000;
 
-// One thread per rank, and the loopback device for every team, whatever the host's name resolves to.
+// Gives every rank one thread, and every team the loopback device, whatever the host's name resolves to.
 std::map<std::string, std::string> rank_environment(const std::map<std::string, std::string>& more) {
   auto variables = base::environment();
   for (const auto& [name, value] : more) variables[name] = value;
@@ -36,7 +36,7 @@ base::Fd make_named_pipe(const std::string& path) {
   if (::mkfifo(path.c_str(), 0600) != 0) {
     throw std::runtime_error(fmt::format("cannot make the pipe \"{}\": {}", path, base::errno_text(errno)));
   }
-  // For reading too: a writer alone would block here until the rank has opened its end.
+  // Opened for reading, too, as a writer alone would block here until the rank has opened its end.
   return base::Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
 }
 
@@ -72,7 +72,7 @@ void Team::start_ranks(const TeamOptions& options) {
                       .standard_output = base::Stream::pipe(),
                       .standard_error = base::Stream::inherit()});
   }
-  // As the launcher does, so that figures are what its users get.
+  // As the launcher does, so that users get the same figures.
   processes_ = value_or_throw(base::Process::start_together(starts));
   for (Rank& rank : ranks_) rank.answers = std::move(processes_[rank.process].standard_output());
 }
@@ -124,7 +124,7 @@ std::string Team::read_answer(size_t rank, const std::string& command) {
       unread.erase(0, end + 1);
       if (line.starts_with("= ")) return line.substr(2);
     }
-    // A named pipe does not tell that its writer has gone; the process does.
+    // A named pipe does not report that its writer has ended; the process does.
     std::array<pollfd, 2> entries{pollfd{.fd = answers.get(), .events = POLLIN, .revents = 0},
                                   pollfd{.fd = processes_[process].pidfd(), .events = POLLIN, .revents = 0}};
     const bool has_news = ::poll(entries.data(), entries.size(), kSilenceMilliseconds) > 0;

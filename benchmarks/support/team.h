@@ -1,5 +1,5 @@
-/// Team: the ranks of one job, doing one command at a time. Between commands its ranks sleep, so that several teams can
-/// share the cores turn by turn.
+/// Team: the ranks of one job, which run one command at a time. Between commands its ranks sleep, so that several teams can use
+/// the cores in turn.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace cohort::bench {
 
-/// A folder for pipes and stores, removed with everything in it.
+/// A folder for pipes and stores, which is removed with its content.
 class ScratchFolder {
  public:
   ScratchFolder();
@@ -25,21 +25,21 @@ class ScratchFolder {
 };
 
 struct TeamOptions {
-  /// Names files in the folder.
+  /// Used in names of files in the folder.
   std::string name;
   std::string folder;
   int num_ranks = 2;
-  /// Program and first arguments; each rank also gets its rank, the named pipe its commands come from, an init method.
+  /// Program and first arguments; each rank also gets its rank, the named pipe that commands come from, and an init method.
   std::vector<std::string> command;
-  /// A program that starts all ranks itself, as mpirun does. It gets one more argument, PIPES: rank r reads commands from
+  /// A program that starts all ranks itself, like mpirun. It gets one more argument, PIPES: rank r reads commands from
   /// PIPES-commands-r and answers to PIPES-answers-r.
   bool is_launcher = false;
-  /// Beside this process's environment.
+  /// Added to this process's environment.
   std::map<std::string, std::string> environment = {};
 };
 
-/// A rank reads commands, a line each, and answers each with a line that begins with "= " on standard output; it ends at
-/// "quit". Other output is ignored. All methods throw std::runtime_error when a rank ends early or is silent for minutes.
+/// A rank reads commands, one per line, and answers each with a line that begins with "= " on standard output; it ends at "quit".
+/// Other output is ignored. All methods throw std::runtime_error if a rank ends early or is silent for minutes.
 class Team {
  public:
   explicit Team(const TeamOptions& options);
@@ -49,7 +49,7 @@ class Team {
 
   /// Sends the command to every rank. Returns their answers without the "= ", by rank. Blocks.
   std::vector<std::string> ask(const std::string& command);
-  /// The largest of the ranks' answers, as a number.
+  /// Returns the largest of the ranks' answers, as a number.
   double ask_number(const std::string& command);
 
  private:
@@ -68,7 +68,7 @@ class Team {
   std::vector<Rank> ranks_;
 };
 
-/// Runs a program to its end and returns the seconds it took. Throws std::runtime_error, with its error output, if it fails.
+/// Runs a program to its end and returns the seconds. Throws std::runtime_error, with its error output, if it fails.
 double time_program(const std::vector<std::string>& arguments);
 
 }  // namespace cohort::bench

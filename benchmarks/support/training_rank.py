@@ -1,4 +1,4 @@
-"""What the Python ranks of benchmarks share: weights, the timed step, and the commands of a team (team.h)."""
+"""Functions that the Python ranks of benchmarks share: weights, the timed step, and the commands of a team (team.h)."""
 import math
 import os
 import pathlib
@@ -32,7 +32,7 @@ def make_mlp(width):
 
 
 def local(tensor):
-    """What this rank holds of a DTensor; any other tensor itself."""
+    """Returns this rank's shard of a DTensor, or any other tensor itself."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
@@ -70,7 +70,7 @@ class Trainee:
 
 
 def answer_commands(path, make_trainee, verify, others=None):
-    """"copy VARIANT CASE" makes a trainee; "verify VARIANT" and "run VARIANT WARM STEPS" answer with what `verify` says of it
+    """"copy VARIANT CASE" makes a trainee; "verify VARIANT" and "run VARIANT WARM STEPS" answer with `verify`'s result for it
     and with milliseconds per step; "drop" frees all; "quit" ends. `others`: functions of a trainee, by their verbs."""
     trainees = {}
     with open(path) as lines:

@@ -1,4 +1,4 @@
-/// Variants of one piece of training that live at once, in teams, and take blocks of steps turn by turn.
+/// Variants of one training, which live at once, in teams, and take blocks of steps in turn.
 #pragma once
 
 #include <chrono>
@@ -14,16 +14,16 @@ namespace cohort::bench {
 struct Variant {
   std::string name;
   Team* team;
-  /// What its team calls it.
+  /// Its name in the team's commands.
   std::string command;
 };
 
 struct BlockPlan {
-  /// Steps that are not timed, then steps that are.
+  /// Steps that are not timed, then timed steps.
   int num_warm = 0;
   int num_steps = 1;
   int num_rounds = 1;
-  /// Ends there, though not before a few rounds; at `end` after any round.
+  /// Stops there, but not before a few rounds; at `end` after any round.
   std::chrono::steady_clock::time_point deadline;
   std::chrono::steady_clock::time_point end;
 };
@@ -35,14 +35,14 @@ using Times = std::map<std::string, std::vector<double>>;
 /// time of a block is that of its slower rank.
 Times take_turns(const std::vector<Variant>& variants, const BlockPlan& plan);
 
-/// Whether two answers hold the same numbers, but for `tolerance`, relative to one plus the number. Something that is not a
-/// number agrees with nothing.
+/// Whether two answers have the same numbers, up to `tolerance`, relative to one plus the number. A text that is not a number
+/// agrees with nothing.
 bool agree(const std::string& a, const std::string& b, double tolerance = 1e-8);
 
-/// Throws std::runtime_error, which names the cases there are, for another name. Empty is all of them.
+/// Throws std::runtime_error for an unknown name, and lists the cases. An empty name means all of them.
 void check_case(const std::string& name, const std::vector<std::string>& cases);
 
-/// The interpreter with PyTorch that sources are built for; empty if there is none.
+/// Returns the Python interpreter with the PyTorch of this build; empty without one.
 std::string find_python();
 
 }  // namespace cohort::bench

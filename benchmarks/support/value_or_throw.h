@@ -1,4 +1,4 @@
-/// Where a Result's error ends a benchmark.
+/// Ends a benchmark with a Result's error.
 #pragma once
 
 #include <stdexcept>
@@ -9,7 +9,7 @@
 
 namespace cohort::bench {
 
-/// Returns the value, or throws std::runtime_error with the whole text of the error.
+/// Returns the value, or throws std::runtime_error with the full text of the error.
 template <typename T>
 T value_or_throw(base::Result<T> result) {
   if (!result) throw std::runtime_error(result.error().describe());

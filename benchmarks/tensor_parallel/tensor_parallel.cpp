@@ -1,8 +1,8 @@
-// tensor-parallel: a training step of a transformer block of width 1024 that two ranks, one thread each, compute together by
+// tensor-parallel: a training step of a transformer block of width 1024 that two ranks, one thread each, compute together with
 // parallelize_module, beside Python's parallelize_module on backend cohort and on Gloo, and beside one process with one thread
-// that has the whole block. Floors are ranks that do the same work without communication: in Python those of backend fake, in
-// C++ a plain block of half the heads and half the width. "added" is the time above the floor of the same language. Before
-// anything is timed, losses and gradients of all but the floors are compared.
+// and the whole block. Floors are ranks that do the same work without communication: in Python with backend fake, in C++ with a
+// plain block of half the heads and half the width. "added" is the time above the floor of the same language. Losses and
+// gradients of all but the floors are compared before anything is timed.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct TensorParallelCase {
   const char* name;
   int num_steps;
   int num_rounds;
-  /// 0: the quick form has no time for it.
+  /// 0 means that the quick form has no time for it.
   int num_quick_rounds;
 };
 constexpr TensorParallelCase kTensorParallelCases[] = {
@@ -76,7 +76,7 @@ class TensorParallelTeams {
 
 bool is_floor(const std::string& name) { return name == kHalf || name == "python-fake"; }
 
-// The first number is the loss, which one process has as well; the others are sums over a rank's part of the gradients.
+// The first number is the loss, which one process has as well; the others are sums over a rank's shard of the gradients.
 void verify_together(const std::vector<Variant>& variants) {
   std::map<std::string, std::vector<std::string>> answers;
   for (const auto& variant : variants) answers[variant.name] = variant.team->ask("verify " + variant.command);

@@ -1,7 +1,7 @@
-// One C++ rank of tensor-parallel. Variants: "tp" (the block of python_step_rank.py by parallelize_module), "floor" (a plain one
-// of half the heads and half the inner width, which is what a rank has of it: no communication), "one-process" (the whole block).
-// All with LibTorch's SGD. Commands as of training_rank.py: "copy VARIANT CASE", "verify VARIANT", "run VARIANT WARM STEPS",
-// "drop".
+// A C++ rank of tensor-parallel. Variants: "tp" (the block of python_step_rank.py with parallelize_module), "floor" (a plain
+// block of half the heads and half the inner width, which is a rank's share of the work, without communication), "one-process"
+// (the whole block). All use LibTorch's SGD. The commands are those of training_rank.py: "copy VARIANT CASE", "verify VARIANT",
+// "run VARIANT WARM STEPS", "drop".
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int64_t kHeadSize = 64;
 
-// `inner` outputs of the maps that ranks share out by columns; the whole block has as many as it is wide.
+// `inner`: outputs of the column-wise sharded maps; in the whole block it equals the width.
 struct TensorParallelBlockImpl : torch::nn::Module {
   TensorParallelBlockImpl(int64_t width, int64_t inner) {
     const auto add_norm = [&](const char* name) {
@@ -65,7 +65,7 @@ at::Tensor own_part(const at::Tensor& tensor) { return is_dtensor(tensor) ? DTen
 
 class TensorParallelTrainee {
  public:
-  // "tp/block-1024/tokens=64"
+  // `name`: "tp/block-1024/tokens=64".
   TensorParallelTrainee(const std::string& variant, const std::string& name)
       : width_(std::stoll(name.substr(name.find('-') + 1))), block_(width_, variant == "floor" ? width_ / 2 : width_) {
     set_weights(*block_);
@@ -93,7 +93,7 @@ class TensorParallelTrainee {
     return loss;
   }
 
-  // The second step's loss and gradients come of parameters that the first one has changed.
+  // Returns the second step's loss and gradients, which depend on the first step's update.
   std::string two_steps() {
     step();
     const auto loss = step().detach();

@@ -1,18 +1,19 @@
-// train: whole training programs on 2 ranks, one thread each: ResNet-18 on images of 32x32 (a stand-in for CIFAR-10) and a GPT of
-// 25 M parameters on bytes, in C++ (DistributedDataParallel, DataLoader, fused optimizer; by hand and by the Trainer), beside
-// Python's (DDP on Gloo, DataLoader, torch.optim as it is by default, and with fused=True). Same weights, order of data, batches
-// and optimizers, no augmentation: losses of the first steps and sums of the parameters after them are compared before anything
-// is timed. Both have loaders with and without a worker; shown is the faster one of each.
+// train: whole training programs on 2 ranks, one thread each: ResNet-18 on images of 32x32 (a synthetic CIFAR-10) and a GPT of 25
+// M parameters on bytes, in C++ (DistributedDataParallel, DataLoader, fused optimizer; in a hand-written loop and with the
+// Trainer), beside Python's (DDP on Gloo, DataLoader, torch.optim with its defaults, and with fused=True). Weights, order of
+// data, batches and optimizers are the same, without augmentation: losses of the first steps and sums of the parameters after
+// them are compared before anything is timed. Both have loaders with and without a worker; the table shows the faster one of
+// each.
 //
-// In each round every side takes a block of steps while the others sleep. Workers that read ahead are full when a block begins
-// and when it ends, so that each step has paid for one batch.
+// In each round every side takes a block of steps while the others sleep. Workers' queues are full when a block begins and when
+// it ends, so each step includes the time of one batch.
 //
-// Time outside of kernels is what a step takes above its side's floor: forward and backward of the same model without DDP, on
-// a batch that is in memory, both ranks at once. It consists of waiting for data, communication (what DDP adds to forward and
-// backward, waiting for the other rank included), the optimizer's step and whatever else the loop does. A step of a floor takes
-// as long as on the slower rank, since a step of training ends when both have; training's own are means of the ranks, which
-// end them together. "one-floor": both sides above the C++ floor. The kernels of both are those of one libtorch_cpu.so, so
-// that what Python's forward and backward take beyond it is its host's time.
+// The time outside of kernels is the time of a step above its side's floor: forward and backward of the same model without DDP,
+// on a batch in memory, on both ranks at once. It consists of waiting for data, communication (DDP's addition to forward and
+// backward, including waiting for the other rank), the optimizer's step and everything else in the loop. A step of a floor counts
+// with the slower rank's time, as a training step ends when both ranks have finished; training's own figures are means over the
+// ranks, which end together. "one-floor" compares both sides with the C++ floor. Both use the kernels of one libtorch_cpu.so, so
+// the time that Python's forward and backward take beyond it is its host's time.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -37,13 +38,13 @@ namespace {
 const TrainCase kTrainCases[] = {{.name = "resnet18", .batch_size = 8, .units_per_sample = 1, .unit = "images/s"},
                                  {.name = "gpt-25m", .batch_size = 2, .units_per_sample = 128, .unit = "tokens/s"}};
 constexpr int kTrainRanks = 2;
-constexpr int kTrainSteps = 4;       // of a block, after one that is not timed
-constexpr int kQuickTrainSteps = 1;  // after none
+constexpr int kTrainSteps = 4;       // per block, after one that is not timed
+constexpr int kQuickTrainSteps = 1;  // without untimed steps
 constexpr int kTrainRounds = 16;
 constexpr int kQuickTrainRounds = 2;
 constexpr double kTrainTolerance = 1e-4;
 
-// What all sides train on.
+// The training data of all sides.
 class TrainData {
  public:
   TrainData() {
@@ -56,7 +57,7 @@ class TrainData {
  private:
   std::string tokens_path() const { return folder_.path() + "/tokens.bin"; }
 
-  // The guide, as nanoGPT's files have tokens: two bytes each, the lower one first.
+  // Writes the guide's text as nanoGPT's files of tokens: two bytes each, little-endian.
   void write_tokens() const {
     std::vector<std::string> pages;
     for (const auto& page : std::filesystem::directory_iterator(std::string(kSourceDir) + "/docs/guide"))
@@ -73,7 +74,7 @@ class TrainData {
   ScratchFolder folder_;
 };
 
-// Processes of its own, as a program would have them: what others have left in a heap changes how long operators take.
+// Separate processes, as a program has them: the state of a heap after other sides changes the time of operators.
 struct TrainSide {
   std::string name;
   std::string trainee;
@@ -113,7 +114,7 @@ std::vector<TrainSide> start_train_sides(const TrainCase& what, const Settings& 
 
 bool is_train_floor(const TrainSide& side) { return side.trainee == "floor"; }
 
-// Losses and sums of each rank, which sides of a kind have in common.
+// Compares losses and sums of each rank, which sides of a kind must have in common.
 void verify_training(const TrainCase& what, const std::vector<TrainSide>& sides) {
   std::vector<std::string> of_loops, of_floors;
   for (const auto& side : sides) {

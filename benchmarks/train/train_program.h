@@ -1,5 +1,5 @@
-/// The programs that `train` measures, in C++: what is alike whether they are loops written by hand (train_rank.cpp) or given to
-/// a Trainer (trainer_rank.cpp). train_rank.py has the same models, weights, data and optimizers. Needs LibTorch.
+/// The programs that `train` measures, in C++: the code that hand-written loops (train_rank.cpp) and a Trainer (trainer_rank.cpp)
+/// share. train_rank.py has the same models, weights, data and optimizers. Needs LibTorch.
 #pragma once
 
 #include <torch/nn/functional/loss.h>
@@ -22,7 +22,7 @@
 
 namespace cohort::bench {
 
-/// What follows "copy TRAINEE" in a command.
+/// The arguments after "copy TRAINEE" in a command.
 struct TrainRequest {
   std::string model;
   int num_workers = 0;
@@ -36,7 +36,7 @@ inline TrainRequest read_train_request(std::istream& words) {
   return request;
 }
 
-/// Milliseconds of a step, by part. An answer has the four numbers of each step.
+/// Milliseconds of a step, by part. An answer has four numbers per step.
 struct TrainParts {
   double data = 0;
   double forward = 0;
@@ -45,7 +45,7 @@ struct TrainParts {
 };
 std::string train_answer(const std::vector<TrainParts>& steps);
 
-/// Milliseconds since the last call.
+/// Returns the milliseconds since the last call.
 class TrainLap {
  public:
   double operator()() {
@@ -59,7 +59,7 @@ class TrainLap {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-/// ResNet-18 for images of 32x32, by SGD with momentum.
+/// ResNet-18 for images of 32x32, trained with SGD and momentum.
 struct ImageProgram {
   using Net = models::ResNet;
   static Net make_net() { return models::resnet18({.num_classes = 10, .is_small_input = true}); }
@@ -77,7 +77,7 @@ struct ImageProgram {
   }
 };
 
-/// A GPT of bytes with 25 M parameters, by AdamW.
+/// A GPT of bytes with 25 M parameters, trained with AdamW.
 struct TextProgram {
   using Net = models::GPT;
   static Net make_net() {
@@ -108,7 +108,7 @@ decltype(auto) with_train_program(const TrainRequest& request, Fn fn) {
   return request.model == "resnet18" ? fn(ImageProgram{}) : fn(TextProgram{});
 }
 
-/// The numbers that all sides must agree in: the losses of their first steps, and two sums of the parameters after them.
+/// Numbers in which all sides must agree: the losses of their first steps, and two sums of the parameters after them.
 constexpr int kTrainVerifiedSteps = 2;
 std::string train_sums(const std::vector<double>& losses, const std::vector<at::Tensor>& parameters);
 

@@ -1,8 +1,8 @@
-// One C++ rank of `train`. Trainees: "loop" (DistributedDataParallel, DataLoader and a fused optimizer in a loop written by hand)
-// and "floor" (forward and backward of the same model without DDP, on a batch that is in memory). Commands: "copy TRAINEE MODEL
-// WORKERS BATCH DATA" makes one; "verify TRAINEE" takes the first steps and answers with their losses and sums of the
-// parameters; "run TRAINEE WARM STEPS" answers with the milliseconds of each timed step: data, forward, backward, step;
-// "drop" frees all. train_rank.py is the same program in Python.
+// A C++ rank of `train`. Trainees: "loop" (DistributedDataParallel, DataLoader and a fused optimizer in a hand-written loop) and
+// "floor" (forward and backward of the same model without DDP, on a batch in memory). Commands: "copy TRAINEE MODEL WORKERS BATCH
+// DATA" makes one; "verify TRAINEE" takes the first steps and answers with their losses and sums of the parameters; "run TRAINEE
+// WARM STEPS" answers with the milliseconds of each timed step: data, forward, backward, step; "drop" frees all. train_rank.py is
+// the same program in Python.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -30,7 +30,7 @@ class TrainTrainee {
   virtual std::string verify() = 0;
 };
 
-// Epoch after epoch of this rank's batches, as `for (auto& batch : loader)` would take them.
+// Returns this rank's batches, epoch after epoch, as `for (auto& batch : loader)` does.
 template <class Dataset>
 class TrainBatches {
  public:
@@ -106,7 +106,7 @@ class FloorTrainee final : public TrainTrainee {
  public:
   explicit FloorTrainee(const TrainRequest& request)
       : batch_(BatchesOf<Program>(Program::make_dataset(request), request).next()) {
-    all_reduce(at::zeros({1}));  // or the group would warn of ranks that train without exchanging anything
+    all_reduce(at::zeros({1}));  // else the group warns that ranks train without communication
   }
 
   TrainParts step() override {

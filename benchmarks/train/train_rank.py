@@ -1,8 +1,8 @@
 """One Python rank of the question "train": DistributedDataParallel on Gloo, torch.utils.data.DataLoader and torch.optim.
 
-Commands as those of train_rank.cpp. Trainees: "loop-WORKERS"; "fused-WORKERS", whose optimizer has fused=True instead of PyTorch's
-default; "floor". ResNet-18 is torchvision's, changed as for images of 32x32; images are read as torchvision's CIFAR10 with ToTensor
-and Normalize reads them, tokens as nanoGPT's.
+The commands are those of train_rank.cpp. Trainees: "loop-WORKERS"; "fused-WORKERS", whose optimizer has fused=True instead of
+PyTorch's default; "floor". ResNet-18 is torchvision's, changed for images of 32x32; images are read like torchvision's CIFAR10
+with ToTensor and Normalize, tokens like nanoGPT's.
 """
 import pathlib
 import sys

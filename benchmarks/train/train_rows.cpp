@@ -79,7 +79,7 @@ class TrainTable {
   }
 
  private:
-  // The name goes on with a number of workers.
+  // The name continues with a number of workers.
   static bool is_kind(const std::string& name, const std::string& kind) {
     return name.starts_with(kind) && base::parse_int(name.substr(kind.size())).has_value();
   }
@@ -91,7 +91,7 @@ class TrainTable {
     }
     return best;
   }
-  // Both sides' slower numbers of workers.
+  // Returns both sides' slower numbers of workers.
   std::vector<std::string> other_workers(const std::string& ours, const std::optional<std::string>& python) const {
     std::vector<std::string> names;
     for (const auto& [name, blocks] : blocks_) {
@@ -114,7 +114,7 @@ class TrainTable {
     return row;
   }
 
-  // Above each side's floor; `one_floor`: above ours.
+  // Compares the times above each side's floor; if `one_floor`, above ours.
   Row above_floor(const std::string& ours, const std::optional<std::string>& rival, TrainFigure figure,
                   bool one_floor) const {
     const auto floor = series(kOurTrainFloor, passes_of);

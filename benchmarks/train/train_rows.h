@@ -1,4 +1,4 @@
-/// What `train` makes of the blocks that its sides have taken. Pure.
+/// Makes rows from the blocks of `train`'s sides. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,25 +20,25 @@ struct TrainBlock {
   double total() const { return data + passes() + step; }
 };
 
-/// By a side's name, one for each round: "ours-WORKERS", "ours-shared-WORKERS" (with the shared allocator),
-/// "trainer-WORKERS", "ours-floor", and, where there is Python, "python-WORKERS", "python-fused-WORKERS", "python-floor". One of
-/// "ours-WORKERS" and "ours-floor" are there.
+/// By a side's name, one for each round: "ours-WORKERS", "ours-shared-WORKERS" (with the shared allocator), "trainer-WORKERS",
+/// "ours-floor", and, with Python, "python-WORKERS", "python-fused-WORKERS", "python-floor". At least one "ours-WORKERS" and
+/// "ours-floor" exist.
 using TrainBlocks = std::map<std::string, std::vector<TrainBlock>>;
 
 struct TrainCase {
   std::string name;
-  /// Of a rank.
+  /// The batch size of a rank.
   int64_t batch_size = 1;
   int64_t units_per_sample = 1;
   std::string unit;
 };
 
-/// The steps that all ranks have answered with, four numbers each: those of a floor as long as on the rank that took longest,
-/// those of training as the mean of the ranks. Throws std::runtime_error for answers that are no such numbers.
+/// Returns the steps of all ranks' answers, with four numbers each: of a floor the times of the slowest rank, of training the
+/// means over the ranks. Throws std::runtime_error for other answers.
 TrainBlock train_block(const std::vector<std::string>& answers, bool is_floor);
 
-/// Units per second, the time outside of kernels, and the parts of a step, each beside Python's: of the number of workers that is
-/// the fastest of each kind of side.
+/// Returns units per second, the time outside of kernels, and the parts of a step, each beside Python's, with the fastest number
+/// of workers of each kind of side.
 std::vector<Row> train_rows(const TrainCase& what, int num_ranks, const TrainBlocks& blocks);
 
 }  // namespace cohort::bench

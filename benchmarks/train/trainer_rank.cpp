@@ -1,5 +1,5 @@
-// A rank of `train` whose loop is a Trainer's: commands as those of train_rank.cpp, for the trainee "trainer". While a block is
-// taken it is the Trainer that goes on from step to step; between blocks it waits in a callback for the next command.
+// A rank of `train` whose loop is a Trainer's. The commands are those of train_rank.cpp, for the trainee "trainer". During a
+// block the Trainer continues from step to step; between blocks it waits in a callback for the next command.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -66,7 +66,7 @@ class ServingCallback final : public train::Callback {
     before_ = trainer.times();
   }
 
-  // What the Trainer does besides counts as its step.
+  // The Trainer's other work counts as its step.
   TrainParts parts_of_step(const train::Trainer& trainer) {
     using train::StepPart;
     const auto times = trainer.times() - before_;
@@ -90,7 +90,7 @@ class ServingCallback final : public train::Callback {
   std::vector<double> losses_;
 };
 
-// Until the controller drops it.
+// Runs until the controller drops it.
 void fit_served(const TrainRequest& request, std::ifstream& commands) {
   with_train_program(request, [&](auto program) {
     using Program = decltype(program);

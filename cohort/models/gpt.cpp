@@ -14,7 +14,7 @@
 namespace cohort::models {
 namespace {
 
-// nanoGPT's initial values: normal(0, 0.02), and smaller by sqrt(2 * layers) for the maps that end a residual branch.
+// nanoGPT's initial values: normal(0, 0.02), divided by sqrt(2 * layers) for the maps that end a residual branch.
 constexpr double kInitialStddev = 0.02;
 
 struct Gpt2Row {
@@ -71,7 +71,7 @@ at::Tensor pick_next(at::Tensor logits, const GenerateOptions& options) {
   return at::multinomial(logits.softmax(-1), 1, /*replacement=*/false, options.generator);
 }
 
-// Restores the mode a module was in.
+// Restores the mode of a module.
 class EvaluationMode {
  public:
   explicit EvaluationMode(torch::nn::Module& module) : module_(module), was_training_(module.is_training()) {
@@ -101,8 +101,8 @@ GPTOptions gpt2_options(const std::string& name) {
     }
     names.emplace_back(row.name);
   }
-  TORCH_CHECK_VALUE(false, "[cohort] gpt2_options: there is no GPT-2 of the name \"", name, "\"",
-                    base::did_you_mean(name, names), "\n  hint: the names are ", base::quoted_list(names));
+  TORCH_CHECK_VALUE(false, "[cohort] gpt2_options: there is no GPT-2 named \"", name, "\"",
+                    base::did_you_mean(name, names), "\n  hint: use one of ", base::quoted_list(names));
 }
 
 GPTLayerNormImpl::GPTLayerNormImpl(const GPTOptions& options) : options_(options) { reset(); }

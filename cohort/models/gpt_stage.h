@@ -1,12 +1,12 @@
-/// GPTStage: a part of a GPT on one rank of a pipeline: some blocks, before the first ones the embeddings, behind the last ones
-/// the norm and the head.
+/// GPTStage: a stage of a GPT on one rank of a pipeline: some blocks; the first stage has also the embeddings, the last one the
+/// norm and the head.
 ///
 ///     auto stages = cohort::models::split_gpt(model, num_stages);
 ///     cohort::PipelineStage stage(stages[rank], rank, num_stages);
 ///
-/// Parts share parameters with the model and have its names: the state dicts of all parts together are the model's. Of tied
-/// weights, the first stage and the last one have one each (PipelineOptions::tied_parameters), and what is loaded may have them
-/// under the name of either (checkpoint/state/tied_names.h).
+/// Stages share parameters with the model and have its names: the state dicts of all stages together are the model's. The first
+/// and the last stage have a copy each of tied weights (PipelineOptions::tied_parameters), and a loaded state may have them under
+/// either name (checkpoint/state/tied_names.h).
 #pragma once
 
 #include <torch/nn/module.h>
@@ -26,27 +26,27 @@ namespace cohort::models {
 
 class COHORT_API GPTStageImpl : public torch::nn::Module {
  public:
-  /// Throws c10::ValueError for blocks that the model does not have, and for none.
+  /// Throws c10::ValueError for blocks that the model does not have, and for 0 blocks.
   GPTStageImpl(const GPT& model, int64_t first_block, int64_t num_blocks);
 
-  /// Of the first stage: int64 tokens [batch, time]; of others [batch, time, width]. Returns the same for the next stage; of the
-  /// last one logits [batch, time, vocab_size].
+  /// Takes int64 tokens [batch, time] in the first stage, and [batch, time, width] in others. Returns the input of the next
+  /// stage; in the last one logits [batch, time, vocab_size].
   at::Tensor forward(at::Tensor x);
 
   bool has_embeddings() const { return !wte.is_empty(); }
   bool has_head() const { return !lm_head.is_empty(); }
 
-  /// Empty where the stage does not have them.
+  /// Empty if the stage does not have them.
   torch::nn::Embedding wte{nullptr}, wpe{nullptr};
-  /// Of GPTBlock, under their numbers in the model. Wrappers of them may stand in their places.
+  /// Holds GPTBlocks under their numbers in the model, or wrappers of them.
   torch::nn::Sequential h;
   GPTLayerNorm ln_f{nullptr};
   GPTHead lm_head{nullptr};
 
-  /// Of the first stage: as GPTTransformer::positions. At first the model's.
+  /// As GPTTransformer::positions, for the first stage. Initially the model's.
   at::Tensor positions;
-  /// How forward runs block number `layer` of the model, such as under a checkpoint; empty: block.forward(x). At first the
-  /// model's.
+  /// Runs block number `layer` of the model in forward, such as under a checkpoint. If empty, forward calls block.forward(x).
+  /// Initially the model's.
   std::function<at::Tensor(torch::nn::AnyModule& block, const at::Tensor& x, int64_t layer)> run_block;
 
  private:
@@ -55,9 +55,10 @@ class COHORT_API GPTStageImpl : public torch::nn::Module {
 };
 TORCH_MODULE(GPTStage);
 
-/// A stage for each number of blocks. Throws c10::ValueError unless they are positive and share out all blocks.
+/// Returns a stage for each number of blocks. Throws c10::ValueError unless these are positive and their sum is the number of
+/// blocks.
 COHORT_API std::vector<GPTStage> split_gpt(const GPT& model, const std::vector<int>& block_counts);
-/// So that stages take about as long as each other: the head counts as much as blocks with as many parameters.
+/// Balances the stages' times: the head counts like blocks with as many parameters.
 COHORT_API std::vector<GPTStage> split_gpt(const GPT& model, int num_stages);
 
 }  // namespace cohort::models

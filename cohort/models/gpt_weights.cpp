@@ -1,4 +1,4 @@
-// Files of GPT-2 as the others who read them have it: their names, and maps that are stored the other way round.
+// Adapts GPT-2's files to the model: their names differ, and their maps are stored transposed.
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr const char* kHead = "lm_head.weight";
 constexpr std::array<std::string_view, 4> kMaps = {".attn.c_attn.weight", ".attn.c_proj.weight", ".mlp.c_fc.weight",
                                                    ".mlp.c_proj.weight"};
 
-// Constants that older programs stored beside the parameters.
+// Whether it is a constant that older programs stored beside the parameters.
 bool is_mask(const std::string& name) { return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"); }
 
 bool is_map(const std::string& name) {
@@ -36,7 +36,8 @@ StateDict with_own_names(const StateDict& weights) {
   return named;
 }
 
-// [inputs, outputs], as TensorFlow has them. Of a square map nobody could tell, so the first one tells of all.
+// Whether maps are [inputs, outputs], as in TensorFlow. A square map does not tell, so the first map, which is not square,
+// decides for all.
 bool are_transposed(const StateDict& weights) {
   const at::Tensor* first = weights.find("transformer.h.0.attn.c_attn.weight");
   return first != nullptr && first->dim() == 2 && first->size(1) == 3 * first->size(0);

@@ -1,4 +1,4 @@
-/// Pretrainable: what a model says about files of weights for it (pretrained.h).
+/// Pretrainable: a model's information for reading its files of weights (pretrained.h).
 #pragma once
 
 #include <string>
@@ -13,16 +13,16 @@ class COHORT_API Pretrainable {
  public:
   virtual ~Pretrainable() = default;
 
-  /// Of the layer that makes classes from features, such as "fc", whose parameters are "fc.weight" and "fc.bias"; also of a model
-  /// that was made without it. Empty: the kind of model has none.
+  /// The name of the layer that makes classes from features, such as "fc", whose parameters are "fc.weight" and "fc.bias"; also
+  /// for a model that was made without it. Empty if this kind of model has no such layer.
   virtual std::string classifier_name() const { return ""; }
-  /// Gives that layer new values. Called where a file has none that fit.
+  /// Initializes that layer. Called if a file has no weights that fit.
   virtual void init_classifier() {}
-  /// Of the convolution that sees the image, such as "conv1"; empty: there is none.
+  /// The name of the convolution on the image, such as "conv1"; empty without one.
   virtual std::string first_convolution_name() const { return ""; }
 
-  /// `weights` of a file, under the names and in the shapes of this model, as far as somebody else's differ in a known way.
-  /// Appends a sentence to `notes` for whatever the user should know. What does not fit stays as it is.
+  /// Returns the `weights` of a file with the names and shapes of this model, as far as known differences of other programs go.
+  /// Appends a sentence to `notes` for each change that the user should know. Weights that do not fit are returned unchanged.
   virtual checkpoint::StateDict adapted_weights(checkpoint::StateDict weights, std::vector<std::string>* notes) const {
     static_cast<void>(notes);
     return weights;

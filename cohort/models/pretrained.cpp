@@ -30,7 +30,7 @@ constexpr size_t kMaxNamed = 5;
 constexpr size_t kMaxPairs = 400;
 constexpr size_t kMaxHints = 3;
 
-// A model, and weights that are made to fit it.
+// A model, and the weights that are adapted to it.
 struct Fitting {
   Module& model;
   std::vector<checkpoint::detail::ModuleTensor> own;
@@ -68,7 +68,7 @@ void init_classifier(Module& model, const std::string& name) {
   layer->as<torch::nn::Conv2d>()->reset_parameters();
 }
 
-// Returns whether the classifier begins anew.
+// Returns whether the classifier is newly initialized.
 bool fit_classifier(Fitting& fitting, const std::string& name) {
   const at::Tensor* const own = fitting.find_own(name + ".weight");
   const at::Tensor* const given = fitting.weights.find(name + ".weight");
@@ -76,17 +76,18 @@ bool fit_classifier(Fitting& fitting, const std::string& name) {
   const bool is_of_this_kind =
       own && given && given->dim() == own->dim() && given->sizes().slice(1) == own->sizes().slice(1);
   if (own && given && (!is_of_this_kind || given->size(0) == own->size(0))) return false;
-  const std::string reason =
-      !given ? "begins anew: the file has none"
-      : !own ? "left out: the model has no classifier"
-             : c10::str("begins anew: the file's is for ", given->size(0), " classes, the model's for ", own->size(0));
+  const std::string reason = !given ? "newly initialized: the file has none"
+                             : !own ? "left out: the model has no classifier"
+                                    : c10::str("newly initialized: the file's is for ", given->size(0),
+                                               " classes, the model's for ", own->size(0));
   fitting.notes.push_back("\"" + name + "\": " + reason);
   fitting.drop(name + ".weight");
   fitting.drop(name + ".bias");
   return own != nullptr;
 }
 
-// As timm: images of one channel are as if it were given three times, for others the channels are repeated in turn.
+// Like timm: for one channel, sums the weights up, as for a grey image in all three channels; for other numbers, repeats the
+// channels in turn.
 void fit_first_convolution(Fitting& fitting, const std::string& name) {
   const at::Tensor* const own = fitting.find_own(name);
   at::Tensor* const given = fitting.weights.find(name);
@@ -105,7 +106,7 @@ void fit_first_convolution(Fitting& fitting, const std::string& name) {
   *given = fitted.to(given->scalar_type());
 }
 
-// `5: "a", "b", "c", "d", "e"`, `7: "a", "b", "c", "d", "e" and 2 more`
+// Returns `5: "a", "b", "c", "d", "e"`, or `7: "a", "b", "c", "d", "e" and 2 more`.
 std::string counted_list(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kMaxNamed);
   std::vector<std::string> first(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown));
@@ -115,7 +116,7 @@ std::string counted_list(const std::vector<std::string>& names) {
   return c10::str(names.size(), ": ", list, rest);
 }
 
-// For slips of the finger, not for another model.
+// Finds typing errors, not the names of another model.
 std::string near_names(const PretrainedReport& keys) {
   if (keys.missing_keys.size() * keys.unexpected_keys.size() > kMaxPairs) return "";
   std::string text;
@@ -143,7 +144,7 @@ std::string shape_problems(const Fitting& fitting) {
   return text;
 }
 
-// Old files have no such buffers.
+// Old files lack such buffers.
 bool may_be_missing(const std::string& name) { return name.ends_with("num_batches_tracked"); }
 
 void check_fit(const Fitting& fitting, const std::string& classifier_begins_anew, const PretrainedOptions& options,
@@ -167,7 +168,7 @@ void check_fit(const Fitting& fitting, const std::string& classifier_begins_anew
     is_about_names = true;
   }
   if (text.empty()) return;
-  if (is_about_names) text += near_names(*report) + "\n  hint: with strict = false names need not be the same";
+  if (is_about_names) text += near_names(*report) + "\n  hint: set strict = false to allow different names";
   TORCH_CHECK(false, "[cohort] load_pretrained: ", report->source, " does not fit the model:", text);
 }
 

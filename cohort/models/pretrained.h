@@ -1,17 +1,17 @@
-/// Weights that somebody else has trained:
+/// Weights that were trained elsewhere:
 ///
 ///     auto model = cohort::models::pretrained(
 ///         "resnet50d.safetensors", [] { return cohort::models::resnet50d({.num_classes = 10}); });
 ///
-/// What is read: files of torch.save (.pt, .pth, .pth.tar, .bin), safetensors files, and folders of files with an index or with
-/// one such file. In a training checkpoint the weights are found as timm finds them: "state_dict_ema", "model_ema", "state_dict"
-/// or "model". What wrappers put before names, "module." and "_orig_mod.", is left out. Nothing of a file is run.
+/// Reads files of torch.save (.pt, .pth, .pth.tar, .bin), safetensors files, and folders of files with an index or with one such
+/// file. In a training checkpoint the weights are the first dict that timm would take: "state_dict_ema", "model_ema",
+/// "state_dict" or "model". Removes the prefixes of wrappers, "module." and "_orig_mod.", from names. Runs no code of a file.
 ///
-/// What does not fit is made to fit where timm does so, and the report says so:
-///   - a classifier for another number of classes is left out, and the model's begins anew;
+/// Adapts weights that do not fit in the cases in which timm does so, and reports it:
+///   - a classifier for another number of classes is left out, and the model's is newly initialized;
 ///   - a first convolution for another number of channels is summed up (1 channel) or repeated;
 ///   - a position embedding for another image size is interpolated;
-///   - GPT-2's transposed maps are turned (gpt.h).
+///   - GPT-2's transposed maps are transposed again (gpt.h).
 ///
 /// Thread-safety: none for one model.
 #pragma once
@@ -29,37 +29,37 @@
 namespace cohort::models {
 
 struct PretrainedOptions {
-  /// Averaged weights, where a file has them beside others.
+  /// Takes averaged weights if a file has both.
   bool use_ema = true;
-  /// Throw unless the file has everything that the model has, and nothing else.
+  /// Throws if names in the file and in the model differ.
   bool strict = true;
-  /// Names in models that are not from here (pretrainable.h), such as "fc" and "conv1".
+  /// The names of these layers in models that are not Pretrainable (pretrainable.h), such as "fc" and "conv1".
   std::optional<std::string> classifier = {};
   std::optional<std::string> first_convolution = {};
 };
 
 struct PretrainedReport {
-  /// `"run.pth.tar", its "state_dict_ema"`
+  /// The file and the key in it: `"run.pth.tar", its "state_dict_ema"`.
   std::string source;
   int64_t num_tensors = 0;
-  /// What was made to fit, a sentence each.
+  /// The adaptations, one sentence each.
   std::vector<std::string> notes = {};
-  /// Of the model, and not in the file; in the file, and not of the model. Empty if `strict`.
+  /// Names that only the model has, and names that only the file has. Empty if `strict`.
   std::vector<std::string> missing_keys = {};
   std::vector<std::string> unexpected_keys = {};
 
-  /// All of it, in lines.
+  /// The whole report, as lines.
   COHORT_API std::string text() const;
 };
 
-/// Copies a file's weights into `model`, which no wrapper has taken yet. Logs the report (COHORT_LOG_LEVEL=info).
-/// Throws c10::Error, which names the file, for one that cannot be read or holds no weights, and for names and shapes that do
-/// not fit, with the names that may have been meant. The model is then unchanged.
+/// Copies a file's weights into `model`, which must not be wrapped yet. Logs the report (COHORT_LOG_LEVEL=info). Throws
+/// c10::Error naming the file if it cannot be read or has no weights, and for names and shapes that do not fit, with suggestions
+/// of similar names. The model is then unchanged.
 COHORT_API PretrainedReport load_pretrained(torch::nn::Module& model, const std::string& path,
                                             const PretrainedOptions& options = {});
 
-/// The model that `make` makes, without drawing random numbers for weights that the file has. Returns what `make` returns: a
-/// module holder or a shared_ptr.
+/// Returns the model that `make` makes, with the file's weights: a module holder or a shared_ptr. Draws no random numbers for
+/// weights that the file has.
 template <typename Make>
 auto pretrained(const std::string& path, const Make& make, const PretrainedOptions& options = {}) {
   std::optional<checkpoint::SkipInit> skip;

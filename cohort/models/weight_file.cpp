@@ -23,19 +23,19 @@ using base::Result;
 using files::TensorSource;
 using Names = std::unordered_set<std::string>;
 
-// In the order in which timm looks for them.
+// In the order in which timm searches them.
 constexpr std::array<const char*, 4> kNests = {"state_dict_ema", "model_ema", "state_dict", "model"};
 constexpr size_t kNumEmaNests = 2;
-// Tensors may share memory in a file, as tied ones do, but few of them.
+// Tensors may share memory in a file, as tied ones do, but only few do.
 constexpr uint64_t kMaxSharing = 16;
 constexpr uint64_t kFreeBytes = 1 << 20;
 
 struct NamedIndex {
   std::string name;
-  size_t index;  // in TensorSource::tensors()
+  size_t index;  // into TensorSource::tensors()
 };
 
-// DDP, torch.compile and AveragedModel write such names.
+// Removes the prefixes of DDP, torch.compile and AveragedModel.
 std::string without_prefix(const std::string& name, const Names& own) {
   if (own.contains(name)) return name;
   std::string clean = checkpoint::detail::without_wrappers(name);
@@ -49,7 +49,7 @@ std::vector<NamedIndex> tensors_below(const TensorSource& source, const std::str
     if (!name.starts_with(prefix)) continue;
     found.push_back({without_prefix(name.substr(prefix.size()), own), i});
   }
-  // How many models AveragedModel has averaged.
+  // The number of models that AveragedModel has averaged is not a weight.
   std::erase_if(found, [&](const NamedIndex& each) { return each.name == "n_averaged" && !own.contains(each.name); });
   return found;
 }
@@ -58,7 +58,7 @@ int64_t count_own(const std::vector<NamedIndex>& found, const Names& own) {
   return std::count_if(found.begin(), found.end(), [&](const NamedIndex& each) { return own.contains(each.name); });
 }
 
-// The key of the dict with the weights, and what is in it.
+// Returns the key of the dict with the weights, and its entries.
 std::pair<std::string, std::vector<NamedIndex>> find_weights(const TensorSource& source, const Names& own,
                                                              bool use_ema) {
   auto all = tensors_below(source, "", own);
@@ -81,7 +81,7 @@ uint64_t bytes_on_disk(const std::string& path) {
   return sum;
 }
 
-// A view may repeat its elements without end, at the cost of a few bytes in the file.
+// Refuses views that repeat their elements without limit, at the cost of a few bytes in the file.
 Result<void> check_sizes(const TensorSource& source, const std::vector<NamedIndex>& found) {
   const uint64_t available = bytes_on_disk(source.path());
   uint64_t sum = 0;
@@ -105,7 +105,7 @@ Result<at::Tensor> read_tensor(const TensorSource& source, size_t index) {
     const auto done = source.read(index, 0, {static_cast<char*>(tensor.mutable_data_ptr()), tensor.nbytes()});
     if (!done) return done.error();
   }
-  // Any byte may stand in a file, but a bool in memory must be 0 or 1.
+  // A file may hold any byte, but a bool in memory must be 0 or 1.
   return dtype == at::kBool ? tensor.view(at::kByte).ne(0) : tensor;
 }
 
@@ -121,7 +121,7 @@ Result<WeightFile> read_weight_file(const std::string& path, const Names& own, b
   WeightFile file{.nested_in = nested_in, .weights = checkpoint::StateDict()};
   for (const NamedIndex& each : found) {
     if (file.weights.contains(each.name)) {
-      return Error(fmt::format("\"{}\" has two tensors \"{}\", apart from what wrappers put into names", path,
+      return Error(fmt::format("\"{}\" has two tensors \"{}\", ignoring the prefixes of wrappers", path,
                                files::shortened(each.name)));
     }
     auto tensor = read_tensor(source, each.index);

@@ -1,4 +1,4 @@
-/// The weights in a file, whoever wrote it.
+/// Reads the weights in a file of any program.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 namespace cohort::models {
 
 struct WeightFile {
-  /// The key of the dict in the file that is read; empty: the file is that dict.
+  /// The key of the dict that was read. Empty if the file itself is that dict.
   std::string nested_in;
-  /// On the CPU, under names without what wrappers have put in.
+  /// The weights on the CPU, with names without the prefixes of wrappers.
   checkpoint::StateDict weights;
 };
 
-/// `own`: the model's names, which tell a dict "model" from a module of that name.
-/// Errors: the file cannot be read, has no tensors, or says that it has more than its size allows.
+/// `own`: the model's names, which tell a dict "model" from a module of that name. Errors: the file cannot be read, has no
+/// tensors, or claims to have more than its size allows.
 base::Result<WeightFile> read_weight_file(const std::string& path, const std::unordered_set<std::string>& own,
                                           bool use_ema);
 

@@ -1,11 +1,11 @@
-/// ProgressLine: what a person watching a training run wants to see, once per line: step, loss, speed, time left.
+/// ProgressLine: one line about a training run: step, loss, speed, and time left.
 ///
 ///     cohort::train::ProgressLine progress({.total_steps = 2000, .unit = "tokens", .is_enabled = rank == 0});
 ///     progress.update(step, tokens_so_far, {{"loss", loss}, {"lr", rate}});
 ///
 /// On a terminal one line is rewritten in place, in colour unless NO_COLOR is set or TERM is "dumb", and never wider than the
-/// terminal; elsewhere every shown update is a line of its own. Each update is one write, so lines of several ranks do not mix.
-/// Messages of the library stand above the line. logging/epoch_line.h counts in epochs.
+/// terminal. In other outputs every update is a line of its own. Each update is one write, so lines of several ranks do not mix.
+/// Messages of the library appear above the line. EpochLine (logging/epoch_line.h) counts in epochs.
 /// Thread-safety: one thread.
 #pragma once
 
@@ -28,33 +28,33 @@ class LiveLine;
 namespace cohort::train {
 
 enum class LineStyle {
-  kAuto,      ///< by what the output is
+  kAuto,      ///< kTerminal on a terminal, else kLog
   kLog,       ///< a line per update
   kTerminal,  ///< one line, rewritten
 };
 
 struct ProgressOptions {
   int64_t total_steps = 0;
-  /// Steps done before this run (resume); speed and time left count only this run's.
+  /// Steps done before this run (resume). Speed and time left count only this run's steps.
   int64_t first_step = 0;
-  /// What `done` in update() counts.
+  /// The unit of `done` in update().
   std::string unit = "samples";
-  /// False on every rank but one: then nothing is written.
+  /// False on every rank but one; only that rank writes.
   bool is_enabled = true;
-  /// Updates that come sooner after the shown one are dropped, except the last step's.
-  /// Default: 200 ms on a terminal, 5 s elsewhere.
+  /// Drops an update that comes sooner than this after the last one shown, except that of the last step. Default: 200 ms on a
+  /// terminal, 5 s in other outputs.
   std::optional<std::chrono::milliseconds> min_interval = {};
   LineStyle style = LineStyle::kAuto;
   int fd = 1;
-  /// For tests; default: the steady clock.
+  /// The clock, for tests. Default: the steady clock.
   std::function<std::chrono::steady_clock::time_point()> now;
 };
 
 using Metrics = std::vector<std::pair<std::string, double>>;
 
-/// Counts `done` units in `elapsed`; "14.9k tokens/s".
+/// Returns "14.9k tokens/s".
 COHORT_API std::string format_rate(double units_per_second, std::string_view unit);
-/// "0:07", "12:34", "1:02:03".
+/// Returns "0:07", "12:34", "1:02:03".
 COHORT_API std::string format_clock(std::chrono::seconds time);
 
 class COHORT_API ProgressLine {
@@ -65,10 +65,10 @@ class COHORT_API ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  /// `step` steps of total_steps are done; `done` units were processed since this object was made.
+  /// `step`: steps of total_steps that are done. `done`: units processed since this object was made.
   void update(int64_t step, int64_t done, const Metrics& metrics);
 
-  /// A line of text that stays, above the progress line. No newline at the end.
+  /// Prints a line of text that stays, above the progress line. `text` has no newline at the end.
   void print(std::string_view text);
 
  private:

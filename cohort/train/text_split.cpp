@@ -20,12 +20,12 @@ struct File {
   uint64_t hash = 0;
 };
 
-// More than so many times the wished fraction, and files are too unequal to be split.
+// If more than this many times the wanted fraction is held out, the files are too unequal to be split.
 constexpr double kMaxExcess = 3.0;
 
 enum class Side : uint8_t { kTrain, kHeldOut, kNone };
 
-// FNV-1a, with a last mix so that its order says nothing about the content.
+// FNV-1a, with a final mix so that its order does not depend on the content.
 uint64_t hash_bytes(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325ULL;
   for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001b3ULL;
@@ -54,7 +54,7 @@ std::vector<File> locate_files(const data::TextCorpus& corpus) {
   return files;
 }
 
-// A file is held out if its hash, read as a number in [0, 1), is below the fraction: big and small files alike.
+// Holds out a file if its hash, read as a number in [0, 1), is below the fraction, no matter how big the file is.
 std::vector<Side> choose_sides(const std::vector<File>& files, double fraction) {
   std::vector<Side> sides;
   std::unordered_set<uint64_t> seen;
@@ -66,7 +66,7 @@ std::vector<Side> choose_sides(const std::vector<File>& files, double fraction) 
   return sides;
 }
 
-// Windows whose every byte, the last target included, lies in files of `side`.
+// Returns the windows whose every byte, including the last target, is in files of `side`.
 std::vector<int64_t> windows_of(const data::TokenDataset& dataset, const std::vector<File>& files,
                                 const std::vector<Side>& sides, Side side) {
   const data::TokenDatasetOptions& options = dataset.options();
@@ -82,7 +82,7 @@ std::vector<int64_t> windows_of(const data::TokenDataset& dataset, const std::ve
   return windows;
 }
 
-// For few or unequal files: the last windows are held out.
+// Holds out the last windows, if files are few or unequal.
 void split_by_position(const std::vector<File>& files, const data::TokenDataset& dataset, double fraction,
                        std::vector<int64_t>* train, std::vector<int64_t>* held_out) {
   *train = windows_of(dataset, files, choose_sides(files, 0.0), Side::kTrain);

@@ -1,9 +1,9 @@
-/// split_text: which windows of a text to train on and which to hold out, so that the held-out loss is honest.
+/// split_text: splits the windows of a text into those to train on and those to hold out, such that the held-out loss is honest.
 ///
-/// Whole files are held out, chosen by their content, not by their place: what is tested is text the model has not seen
-/// any part of. A file whose content is there already is left out, so no copy of a held-out file is trained on.
-/// A window that touches files of both sides belongs to none. Where files are too few or too unequal for that, the last
-/// part of the text is held out.
+/// Holds out whole files, chosen by their content, not by their position, so the model is tested on text of which it has seen no
+/// part. Leaves out files with the same content as another, so that no copy of a held-out file is trained on. A window that
+/// touches files of both sides belongs to neither. If files are too few or too unequal for that, holds out the last part of the
+/// text.
 ///
 /// Pure: the same text and fraction give the same windows on every rank.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace cohort::train {
 
-/// One part of a text: chosen windows of a TokenDataset, itself a dataset for data::DataLoader.
+/// One side of the split: some windows of a TokenDataset, itself a dataset for data::DataLoader.
 class COHORT_API TextPart {
  public:
   using Example = data::TokenDataset::Example;
@@ -34,14 +34,14 @@ class COHORT_API TextPart {
   /// Bytes to predict: one per position of every window.
   int64_t num_targets() const { return size() * dataset_->options().context_length; }
 
-  /// At most `count` windows, evenly spaced over this part.
+  /// Returns at most `count` windows, evenly spaced over this part.
   TextPart evenly_spaced(int64_t count) const;
-  /// Every rank's own windows: rank, rank + world_size, ...
+  /// Returns a rank's own windows: rank, rank + world_size, ...
   TextPart share(int rank, int world_size) const;
-  /// The text of neighbouring windows together, each stretch once, with up to `history` bytes of what comes before it.
+  /// Text of neighbouring windows together, with each byte once, after up to `history` bytes of the text before it.
   struct Stretch {
     std::string text;
-    /// Where the bytes to predict begin; the ones before are context.
+    /// The index of the first byte to predict; the bytes before it are context.
     size_t first_target = 0;
   };
   std::vector<Stretch> stretches(int64_t history) const;

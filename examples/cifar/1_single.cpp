@@ -1,6 +1,6 @@
 // ResNet-18 on CIFAR-10, step 1: one process. The next steps change a few lines each.
 //
-//   build/bin/cohort-data make cifar10 --root data       # a small stand-in; `fetch` gets the real set
+//   build/bin/cohort-data make cifar10 --root data       # a small synthetic dataset; `fetch` gets CIFAR-10
 //   build/bin/examples/cifar_single data 10
 //
 // prints, for each epoch, the mean loss, and at the end the accuracy on the test set.

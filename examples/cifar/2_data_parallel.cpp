@@ -1,6 +1,6 @@
-// ResNet-18 on CIFAR-10, step 2: one process, several devices. What differs from step 1 is the line with DataParallel.
+// ResNet-18 on CIFAR-10, step 2: one process, several devices. Only the line with DataParallel differs from step 1.
 //
-//   build/bin/cohort-data make cifar10 --root data       # a small stand-in; `fetch` gets the real set
+//   build/bin/cohort-data make cifar10 --root data       # a small synthetic dataset; `fetch` gets CIFAR-10
 //   build/bin/examples/cifar_data_parallel data 10
 //
 // prints, for each epoch, the mean loss, and at the end the accuracy on the test set.

@@ -1,7 +1,7 @@
-// ResNet-18 on CIFAR-10, step 3: DistributedDataParallel, one process per device. What differs from step 1: the
-// group, the sampler, the wrapper.
+// ResNet-18 on CIFAR-10, step 3: DistributedDataParallel, one process per device. The process group, the sampler and the wrapper
+// differ from step 1.
 //
-//   build/bin/cohort-data make cifar10 --root data       # a small stand-in; `fetch` gets the real set
+//   build/bin/cohort-data make cifar10 --root data       # a small synthetic dataset; `fetch` gets CIFAR-10
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/cifar_ddp data 10
 //
 // prints, for each epoch, the mean loss, and at the end the accuracy on the test set.

@@ -1,7 +1,7 @@
-// ResNet-18 on CIFAR-10, step 4: what a longer run wants besides. What differs from step 3: mixed precision, batch norm over
-// all ranks, a checkpoint by rank 0 from which the next run goes on, event files for TensorBoard.
+// ResNet-18 on CIFAR-10, step 4: additions for a longer run. It differs from step 3 in mixed precision, sync batch norm, a
+// checkpoint of rank 0 from which the next run resumes, and event files for TensorBoard.
 //
-//   build/bin/cohort-data make cifar10 --root data       # a small stand-in; `fetch` gets the real set
+//   build/bin/cohort-data make cifar10 --root data       # a small synthetic dataset; `fetch` gets CIFAR-10
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/cifar_long_run data 10 runs/cifar
 //   .venv/bin/tensorboard --logdir runs/cifar
 //
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   if (std::filesystem::exists(checkpoint)) {
     first_epoch = cohort::checkpoint::load_checkpoint(checkpoint, *net, &optimizer).epoch;
   }
-  cohort::barrier();  // rank 0 must not write the first one while others still look for it
+  cohort::barrier();  // rank 0 must not write the first checkpoint while others look for it
   std::optional<cohort::train::SummaryWriter> writer;
   if (cohort::get_rank() == 0) writer.emplace(folder, cohort::train::SummaryWriterOptions{.purge_step = first_epoch});
   for (int64_t epoch = first_epoch; epoch < num_epochs; ++epoch) {

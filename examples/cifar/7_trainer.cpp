@@ -1,16 +1,16 @@
-// CIFAR-10, step 7: all of the steps before it with the Trainer: alone, with several devices, under a launcher, on several nodes.
+// CIFAR-10, step 7: all steps before it with the Trainer: in one process, on several devices, under a launcher, on several nodes.
 //
-//   build/bin/cohort-data make cifar10 --root data       # a small stand-in; `fetch` gets the real set
+//   build/bin/cohort-data make cifar10 --root data       # a small synthetic dataset; `fetch` gets CIFAR-10
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/cifar_trainer
 //
-// trains a narrow ResNet-18, shows a line for each epoch, and prints the accuracy on the test set: on the stand-in 0.95 or more,
-// in less than a minute on two cores. The folder runs/cifar gets checkpoints, from which the next run goes on, and logs; another
-// --folder is another run. A resnet50d with timm's weights on images of 336x336:
+// trains a narrow ResNet-18, shows a line for each epoch, and prints the accuracy on the test set: 0.95 or more on the synthetic
+// dataset, in less than a minute on two cores. The folder runs/cifar gets logs, and checkpoints from which the next run resumes;
+// use another --folder for another run. To train a resnet50d with timm's weights on images of 336x336:
 //
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/cifar_trainer --config examples/cifar/resnet50d.toml
 //       --pretrained resnet50d.safetensors
 //
-// (one line). --help lists the flags; a TOML file (--config FILE) takes them as well.
+// (one line). --help lists the flags; they can also be set in a TOML file (--config FILE).
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/extras/data/datasets/cifar.h>
 #include <cohort/extras/data/transforms/compose.h>
@@ -52,31 +52,33 @@ struct Settings {
 
 void add_options(train::RunConfig& config, Settings& settings) {
   config.section("Data");
-  config.add("root", settings.root, "folder of the data set");
-  config.add("image-size", settings.image_size, "images are made so large", {.min = 8});
-  config.add("augment", settings.augment, "crops and flips images at random");
-  config.add("batch-size", settings.batch_size, "of all ranks together", {.min = 1});
-  config.add("workers", settings.workers, "threads of each rank that read images", {.min = 0});
+  config.add("root", settings.root, "folder of the dataset");
+  config.add("image-size", settings.image_size, "size of the images in pixels", {.min = 8});
+  config.add("augment", settings.augment, "crop and flip images at random");
+  config.add("batch-size", settings.batch_size, "images per step of all ranks together", {.min = 1});
+  config.add("workers", settings.workers, "threads per rank that read images", {.min = 0});
   config.section("Model");
-  config.add("model", settings.model, "which one", {.choices = {"resnet18", "resnet50d"}});
+  config.add("model", settings.model, "model to train", {.choices = {"resnet18", "resnet50d"}});
   config.add("width", settings.width, "channels of resnet18's first stage; torchvision's has 64", {.min = 1});
   config.add("pretrained", settings.pretrained, "file of weights to begin with (.pth, .safetensors)");
-  config.add("sync-bn", settings.sync_bn, "batch norm over the images of all ranks");
+  config.add("sync-bn", settings.sync_bn, "use sync batch norm, over the images of all ranks");
   config.section("Training");
   config.add("epochs", settings.epochs, "passes over the data", {.min = 1});
-  config.add("lr", settings.lr, "learning rate at the beginning; it falls as a cosine", {.above = 0});
-  config.add("precision", settings.precision, "numbers", {.choices = {"32", "bf16-mixed", "16-mixed", "bf16"}});
-  config.add("strategy", settings.strategy, "how ranks and devices share the work",
+  config.add("lr", settings.lr, "initial learning rate; it falls along a cosine", {.above = 0});
+  config.add("precision", settings.precision, "number format of the computation",
+             {.choices = {"32", "bf16-mixed", "16-mixed", "bf16"}});
+  config.add("strategy", settings.strategy, "parallel strategy",
              {.choices = {"auto", "single", "data_parallel", "ddp", "fsdp"}});
-  config.add("fast-dev-run", settings.fast_dev_run, "only so many batches of everything: does it work at all?",
+  config.add("fast-dev-run", settings.fast_dev_run,
+             "run only this many batches of everything, to see whether the program works", {.min = 0});
+  config.add("limit-batches", settings.limit_batches, "batches per pass over the data; 0 means all", {.min = 0});
+  config.add("overfit-batches", settings.overfit_batches, "train and validate on the same few batches; 0 means all",
              {.min = 0});
-  config.add("limit-batches", settings.limit_batches, "of each pass only so many; 0: all", {.min = 0});
-  config.add("overfit-batches", settings.overfit_batches, "trains and validates on the same few; 0: all", {.min = 0});
-  config.add("find-batch-size", settings.find_batch_size, "tries sizes of a rank's batch in the place of training");
-  config.add("find-lr", settings.find_lr, "tries learning rates in the place of training");
+  config.add("find-batch-size", settings.find_batch_size, "try batch sizes of a rank instead of training");
+  config.add("find-lr", settings.find_lr, "try learning rates instead of training");
   config.section("Files");
-  config.add("folder", settings.folder, "for checkpoints and logs; empty: none");
-  config.add("plot", settings.plot, "draws curves.svg and curves.png there");
+  config.add("folder", settings.folder, "folder for checkpoints and logs; if empty, there are none");
+  config.add("plot", settings.plot, "draw curves.svg and curves.png there");
 }
 
 models::ResNet make_model(const Settings& settings) {
@@ -108,7 +110,7 @@ train::TrainerOptions trainer_options(const Settings& settings, const train::Hyp
   }
   options.overfit_batches = settings.overfit_batches;
   if (!settings.folder.empty()) options.checkpoint.folder = settings.folder + "/checkpoints";
-  // What a run that goes on must have in common with the one before.
+  // Settings that a resumed run must have in common with the run before.
   options.checkpoint.settings = {
       {"model", settings.model},           {"width", settings.width}, {"image-size", settings.image_size},
       {"batch-size", settings.batch_size}, {"lr", settings.lr},       {"sync-bn", settings.sync_bn}};

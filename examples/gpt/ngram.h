@@ -1,15 +1,15 @@
-/// NgramModel: the classical byte model that a neural one should beat. It counts every byte after every context of 0 to
-/// order - 1 bytes and mixes the orders by Witten-Bell's rule: a context that has been followed by many different bytes
-/// trusts the next shorter one more.
+/// NgramModel: the classical byte model as a baseline. It counts every byte after every context of 0 to order - 1 bytes and mixes
+/// the orders by Witten-Bell's rule: if a context has been followed by many different bytes, the next shorter context has more
+/// weight.
 ///
 ///     p(byte | context) = (count(context, byte) + kinds(context) * p(byte | shorter context))
 ///                         / (count(context) + kinds(context))
 ///
-/// where kinds is the number of different bytes seen after the context; below the empty context lies 1 / 256. Every byte
-/// has a probability above 0, and the 256 of them sum to 1. order 1 is a unigram model.
+/// where kinds is the number of different bytes seen after the context; for the empty context, p of the shorter one is 1 / 256.
+/// Every byte has a probability above 0, and the sum over all 256 is 1. Order 1 is a unigram model.
 ///
 /// Memory: 16 bytes per table slot, less than half of which are filled: about 100 MiB for 40 MB of source code at order 4.
-/// Thread-safety: loss() may run in several threads at once, fit() alone.
+/// Thread-safety: several threads may run loss() at once; fit() must run alone.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -30,7 +30,7 @@ class NgramModel {
   /// Throws c10::ValueError unless 1 <= order <= kMaxOrder.
   explicit NgramModel(int order);
 
-  /// Adds the text's counts. Contexts do not reach over the ends of a text.
+  /// Adds the text's counts. Contexts do not reach over the beginning of a text.
   void fit(std::string_view text);
 
   /// Returns p(text[position] | the bytes before it), from at most order - 1 of them.
@@ -60,13 +60,14 @@ class NgramModel {
   };
 
   int order_;
-  // tables_[n]: contexts of n bytes and, under keys one byte longer, what followed them.
+  // tables_[n]: contexts of n bytes, and their followers under keys one byte longer.
   std::array<Table, kMaxOrder + 1> tables_;
 };
 
 namespace detail {
 
-// The last `length` bytes before `end`, with the length on top so that no two lengths share a key and none is 0.
+// Returns the last `length` bytes before `end`, with the length in the top byte so that different lengths have different keys and
+// no key is 0.
 inline uint64_t key_of(std::string_view text, size_t end, int length) {
   uint64_t key = static_cast<uint64_t>(length) + 1;
   for (size_t i = end - length; i < end; ++i) key = key << 8 | static_cast<unsigned char>(text[i]);
@@ -122,8 +123,8 @@ inline NgramModel::NgramModel(int order) : order_(order) {
 inline void NgramModel::fit(std::string_view text) {
   for (size_t position = 0; position < text.size(); ++position) {
     for (int length = 0; length < order_ && static_cast<size_t>(length) <= position; ++length) {
-      // A context of `length` bytes lies in table `length`, the same bytes as "context and follower" in table length - 1:
-      // apart, because a context at the end of a text has no follower.
+      // Counts a context of `length` bytes in table `length`, separately from the same bytes as "context and follower" in table
+      // length - 1, as a context at the end of a text has no follower.
       Slot& pair = tables_[length + 1].find_or_add(detail::key_of(text, position + 1, length + 1));
       const bool is_new = pair.count++ == 0;
       Slot& context = tables_[length].find_or_add(detail::key_of(text, position, length) | uint64_t{1} << 63);

@@ -1,12 +1,12 @@
-// How ranks share a GPT: what is done to the model, in this order, before an optimizer is built on its parameters.
+// Parallelizes a GPT. Applies these steps to the model, in this order, before an optimizer is built on its parameters.
 //
-//   1. tp: each layer's weights are DTensors, in parts on the ranks of axis "tp".
-//   2. blocks that backward computes again, instead of keeping what lies between.
-//   3. dp: parameters of each block (what tp leaves of them) are shared out on "dp_shard", with copies on "dp_replicate".
-//   4. pp: blocks, with the embeddings before them and the head behind them, are stages on the ranks of axis "pp".
+//   1. tp: each layer's weights become DTensors, sharded on the ranks of axis "tp".
+//   2. Activation checkpointing: backward recomputes blocks instead of keeping their activations.
+//   3. dp: parameters of each block (their tp shards) are sharded on "dp_shard", and replicated on "dp_replicate".
+//   4. pp: blocks, with the embeddings before them and the head after them, become stages on the ranks of axis "pp".
 //
-// Without a pipeline the outermost fully_shard is the caller's (a Trainer's, of strategy "fsdp"). Axes of one rank are not there,
-// and nothing is done for them. The mesh is one of cohort::ParallelDims. loss_of() shares out positions on "cp".
+// Without a pipeline, the caller (a Trainer with strategy "fsdp") applies the outermost fully_shard. Axes of one rank do not
+// exist, and their steps do nothing. The mesh is one of cohort::ParallelDims. loss_of() shards positions on "cp".
 #pragma once
 
 #include <cohort/dtensor/api/dtensor.h>
@@ -36,8 +36,8 @@ using cohort::models::GPTBlockImpl;
 
 using cohort::models::GPTStage;
 
-// As Megatron: of each pair of maps the first one's columns are shared out and the second one's rows, so that ranks meet once per
-// pair.
+// As in Megatron: of each pair of maps, shards the columns of the first and the rows of the second, so that ranks communicate
+// once per pair.
 inline cohort::ParallelPlan tensor_parallel_plan(const GPT& net) {
   return {{"transformer.wte", cohort::RowwiseParallel()},
           {"transformer.h.*.attn.c_attn",
@@ -52,7 +52,7 @@ inline void checkpoint_blocks(GPT& net, int64_t every) {
       *net->transformer->h, [every](size_t layer) { return static_cast<int64_t>(layer) % every == 0; });
 }
 
-// Every block by itself, so that ranks that share no memory gather one at a time.
+// Shards every block separately, so that ranks without shared memory gather one block at a time.
 inline void shard_blocks(GPT& net, const cohort::fsdp::Options& options) {
   torch::nn::Sequential blocks;
   for (auto& block : *net->transformer->h) {
@@ -68,39 +68,39 @@ inline void shard_blocks(GPT& net, const cohort::fsdp::Options& options) {
 
 struct Strategies {
   std::optional<cohort::DeviceMesh> mesh;
-  /// Every N-th block is computed again; 0: none.
+  /// Recomputes every N-th block in backward. 0 means none.
   int64_t activation_checkpointing = 0;
-  /// Of fully_shard. Without a mesh nothing is shared out on dp.
+  /// Options of fully_shard. Without a mesh, nothing is sharded on dp.
   cohort::fsdp::Options fsdp = {};
-  /// With an axis "pp": one of cohort::pipeline_schedule_names(), how many stages each rank has (0: one with 1F1B and GPipe, else
-  /// two), and in how many parts a batch goes through them.
+  /// For an axis "pp": a schedule of cohort::pipeline_schedule_names(), the number of stages per rank (0 means one with 1F1B and
+  /// GPipe, else two), and the number of microbatches.
   std::string pp_schedule = "1F1B";
   int pp_stages_per_rank = 0;
   int pp_microbatches = 4;
 };
 
-// What this rank has of a model in stages.
+// The stages of a model on this rank.
 struct Pipeline {
   std::vector<GPTStage> stages;
-  std::shared_ptr<torch::nn::Module> model;  ///< the stages, as fully_shard has left them
+  std::shared_ptr<torch::nn::Module> model;  ///< the stages after fully_shard
   std::vector<at::Tensor> parameters;        ///< for an optimizer
   std::unique_ptr<cohort::PipelineSchedule> schedule;
 };
 
-// Of a loss, or of activations, that ranks of a tp axis have together: what all of them know, through which gradients flow back.
+// Returns the full tensor of a loss, or of activations, sharded on a tp axis; gradients flow back through it.
 inline at::Tensor whole(const at::Tensor& tensor) {
   return cohort::is_dtensor(tensor) ? cohort::DTensor(tensor).full_tensor() : tensor;
 }
 
-// The mean over all tokens.
+// Returns the mean over all tokens.
 inline at::Tensor loss_of_logits(const at::Tensor& logits, const at::Tensor& targets) {
   return torch::nn::functional::cross_entropy(logits.flatten(0, 1), targets.flatten());
 }
 
-// Each of the stages, as fully_shard has left it.
+// The stages after fully_shard.
 using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
 
-// Stages of a tp axis hand plain tensors on, which all of its ranks have; only the logits stay in parts, for the loss.
+// Stages of a tp axis send plain, replicated tensors to each other; only the logits stay sharded, for the loss.
 template <class Model>
 cohort::PipelineStage in_pipeline(const GPTStage& stage, Model model, const std::optional<cohort::DeviceMesh>& tp,
                                   int index, int num_stages, const cohort::Group& group) {
@@ -113,7 +113,7 @@ cohort::PipelineStage in_pipeline(const GPTStage& stage, Model model, const std:
   return {model.ptr(), forward, index, num_stages, {.group = group}};
 }
 
-// What an optimizer has instead of a parameter of the stage.
+// Returns the optimizer's version of a parameter of the stage.
 inline at::Tensor as_trained(const torch::nn::Module& model, const at::Tensor& parameter) {
   for (const auto& each : cohort::fsdp::sharded_parameters(model)) {
     if (each.full.is_same(parameter)) return each.shard;
@@ -121,7 +121,7 @@ inline at::Tensor as_trained(const torch::nn::Module& model, const at::Tensor& p
   return parameter;
 }
 
-// The last stage has a weight of its own, which the schedule keeps alike.
+// Gives the last stage its own weight, which the schedule keeps equal to the first stage's.
 inline void untie(GPT& net) {
   const at::Tensor weight = net->transformer->wte->weight.detach().clone().requires_grad_(true);
   net->lm_head = net->replace_module("lm_head", cohort::models::GPTHead(weight));
@@ -165,7 +165,8 @@ inline Pipeline make_pipeline(GPT& net, const Strategies& plan, const cohort::De
   return pipeline;
 }
 
-// Collective. All ranks must have made the same model. With an axis "pp" the model is taken apart, and `net` is null then.
+// Parallelizes a model that all ranks have made alike. With an axis "pp" the model is taken apart, and `net` is then null.
+// Collective.
 inline std::optional<Pipeline> parallelize(GPT& net, const Strategies& plan) {
   const auto axis = [&](const char* name) { return plan.mesh ? cohort::axis_of(*plan.mesh, name) : std::nullopt; };
   if (const auto tp = axis("tp")) cohort::parallelize_module(*net, *tp, tensor_parallel_plan(net));
@@ -178,8 +179,8 @@ inline std::optional<Pipeline> parallelize(GPT& net, const Strategies& plan) {
   return pipeline;
 }
 
-// With an axis "cp": tokens and targets become this rank's positions of them, of which `positions` says where they stand, and
-// attention sees the others' while the result lives.
+// With an axis "cp": reduces tokens and targets to this rank's positions, stores them in `positions`, and lets attention see the
+// other ranks' positions while the result lives.
 inline std::unique_ptr<cohort::ContextParallel> share_positions(const std::optional<cohort::DeviceMesh>& mesh,
                                                                 at::Tensor& tokens, at::Tensor& targets,
                                                                 at::Tensor& positions) {
@@ -194,7 +195,7 @@ inline std::unique_ptr<cohort::ContextParallel> share_positions(const std::optio
   return std::make_unique<cohort::ContextParallel>(*cp);
 }
 
-// The mean over all tokens; with an axis "cp" over this rank's positions.
+// Returns the mean over all tokens; with an axis "cp" over this rank's positions.
 inline at::Tensor loss_of(cohort::models::GPTImpl& net, at::Tensor tokens, at::Tensor targets,
                           const std::optional<cohort::DeviceMesh>& mesh) {
   const auto scope = share_positions(mesh, tokens, targets, net.transformer->positions);

@@ -1,4 +1,4 @@
-// What train_gpt tells at its end: the held-out loss beside simpler models, and a text by the model.
+// Prints train_gpt's report: the held-out loss beside simpler models, and a text by the model.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -42,8 +42,8 @@ inline void print_sample(cohort::models::GPT& net, const Settings& s) {
               printable.c_str());
 }
 
-// The n-gram models see the same training bytes and predict the same held-out bytes, always with their full context; the GPT
-// starts every window anew.
+// The n-gram models count the same training bytes and predict the same held-out bytes, always with their full context; the GPT
+// begins every window without context.
 inline void report(cohort::models::GPT& net, double loss, const cohort::train::TextPart& text,
                    const cohort::train::TextPart& held_out, const Settings& s) {
   std::printf("\nheld-out loss in nats per byte, over %ld bytes of files that were not trained on\n",

@@ -1,7 +1,7 @@
-// What train_gpt can be told: its options, their defaults, and what they mean to the Trainer.
+// The options of train_gpt, their defaults, and the TrainerOptions that follow from them.
 #pragma once
 
-#ifdef GPT_WITH_PLOTS  // where Cohort's extras are built
+#ifdef GPT_WITH_PLOTS  // with Cohort's extras
 #include <cohort/extras/train/logging/plot.h>
 #endif
 
@@ -48,31 +48,37 @@ struct Settings {
 };
 
 inline void add_run_options(cohort::train::RunConfig& config, Settings& s) {
-  config.add("data", s.data, "text file, or folder of them");
+  config.add("data", s.data, "text file, or folder of text files");
   config.add("checkpoint", s.checkpoint, "folder of the checkpoints");
-  config.add("resume", s.resume, "go on from the newest checkpoint");
-  config.add("auto-resume", s.auto_resume, "go on from the newest checkpoint if there is one, else start afresh");
-  config.add("save-every", s.save_every, "steps between checkpoints; 0: only the last", {.min = 0});
+  config.add("resume", s.resume, "resume from the newest checkpoint");
+  config.add("auto-resume", s.auto_resume, "resume from the newest checkpoint, or begin a new run without one");
+  config.add("save-every", s.save_every, "steps between checkpoints; 0 saves only at the end", {.min = 0});
   config.add("memory-snapshots", s.memory_snapshots,
-             "steps between states in memory, for restarts by cohort run --max-restarts; 0: none", {.min = 0});
-  config.add("stop-at", s.stop_at, "save and end at this step; --resume goes on; 0: at the end", {.min = 0});
-  config.add("log", s.log, "file for the losses, as JSON lines; empty: none");
-  config.add("plot", s.plot, "picture of the losses (.svg, .png), also of those that --log has of before; empty: none");
+             "steps between memory snapshots, for restarts by cohort run --max-restarts; 0 turns them off", {.min = 0});
+  config.add("stop-at", s.stop_at, "save and stop at this step (continue with --resume); 0 stops only at the end",
+             {.min = 0});
+  config.add("log", s.log, "file for the losses, as JSON lines; if empty, no file");
+  config.add("plot", s.plot,
+             "picture of the losses (.svg, .png), including earlier ones in --log; if empty, no picture");
   config.add("log-every", s.log_every, "steps between losses", {.min = 1});
-  config.add("zero", s.zero, "divide the optimizer's state among the ranks");
-  config.add("fsdp", s.fsdp, "divide parameters, gradients and optimizer state among the ranks");
-  config.add("hsdp", s.hsdp, "so many replicas, each divided among its ranks as --fsdp does; 0: none", {.min = 0});
-  config.add("tp", s.dims.tp, "so many ranks share each layer's computation (tensor parallelism)", {.min = 1});
-  config.add("cp", s.dims.cp, "so many ranks share out the positions of each text (context parallelism)", {.min = 1});
-  config.add("pp", s.dims.pp, "so many ranks have stages of the model (pipeline parallelism)", {.min = 1});
-  config.add("pp-schedule", s.pp_schedule,
-             "when stages compute: 1F1B, GPipe, Interleaved1F1B, LoopedBFS, ZBVZeroBubble, ...");
-  config.add("pp-stages-per-rank", s.pp_stages_per_rank, "0: as --pp-schedule needs, one or two", {.min = 0});
-  config.add("pp-microbatches", s.pp_microbatches, "parts of a batch that follow each other through the stages",
+  config.add("zero", s.zero, "shard the optimizer's state over the ranks");
+  config.add("fsdp", s.fsdp, "shard parameters, gradients and optimizer state over the ranks");
+  config.add("hsdp", s.hsdp, "number of replicas, each sharded over its ranks as with --fsdp; 0 turns this off",
+             {.min = 0});
+  config.add("tp", s.dims.tp, "number of ranks that compute each layer together (tensor parallelism)", {.min = 1});
+  config.add("cp", s.dims.cp, "number of ranks that shard the positions of each text (context parallelism)",
              {.min = 1});
-  config.add("dp-shard", s.dims.dp_shard, "parts of parameters, gradients and optimizer state; -1: the other ranks",
+  config.add("pp", s.dims.pp, "number of ranks with stages of the model (pipeline parallelism)", {.min = 1});
+  config.add("pp-schedule", s.pp_schedule,
+             "schedule of the pipeline: 1F1B, GPipe, Interleaved1F1B, LoopedBFS, ZBVZeroBubble, ...");
+  config.add("pp-stages-per-rank", s.pp_stages_per_rank,
+             "stages per rank; 0 takes what --pp-schedule needs, one or two", {.min = 0});
+  config.add("pp-microbatches", s.pp_microbatches, "number of microbatches of a batch", {.min = 1});
+  config.add("dp-shard", s.dims.dp_shard,
+             "number of shards of parameters, gradients and optimizer state; -1 takes all ranks that are left",
              {.min = -1});
-  config.add("dp-replicate", s.dims.dp_replicate, "copies of the model; -1: the other ranks", {.min = -1});
+  config.add("dp-replicate", s.dims.dp_replicate, "number of replicas of the model; -1 takes all ranks that are left",
+             {.min = -1});
 }
 
 inline void add_model_options(cohort::train::RunConfig& config, Settings& s) {
@@ -80,31 +86,32 @@ inline void add_model_options(cohort::train::RunConfig& config, Settings& s) {
   config.add("depth", s.depth, "number of blocks", {.min = 1});
   config.add("width", s.width, "size of the embedding", {.min = 1});
   config.add("heads", s.heads, "attention heads; must divide the width", {.min = 1});
-  config.add("context", s.context, "bytes the model sees", {.min = 1});
-  config.add("tie-weights", s.tie_weights, "the head's weight is the embedding");
-  config.add("dropout", s.dropout, "part of the activations", {.min = 0, .below = 1});
+  config.add("context", s.context, "bytes that the model sees", {.min = 1});
+  config.add("tie-weights", s.tie_weights, "use the embedding as the head's weight");
+  config.add("dropout", s.dropout, "dropout probability", {.min = 0, .below = 1});
   config.add("activation-checkpointing", s.activation_checkpointing,
-             "backward computes every N-th block again, to save memory; 0: none", {.min = 0});
+             "recompute every N-th block in backward, to save memory; 0 turns this off", {.min = 0});
 }
 
 inline void add_training_options(cohort::train::RunConfig& config, Settings& s) {
   config.section("Training");
   config.add("steps", s.steps, "optimizer steps of the whole run", {.min = 1});
-  config.add("batch-size", s.batch_size, "windows per rank and pass", {.min = 1});
-  config.add("gradient-accumulation-steps", s.gradient_accumulation_steps, "passes per step", {.min = 1});
+  config.add("batch-size", s.batch_size, "windows per rank and forward pass", {.min = 1});
+  config.add("gradient-accumulation-steps", s.gradient_accumulation_steps, "forward passes per step", {.min = 1});
   config.add("lr", s.lr, "highest learning rate", {.above = 0});
   config.add("min-lr", s.min_lr, "learning rate at the end", {.min = 0});
-  config.add("warmup", s.warmup, "steps while the learning rate rises", {.min = 1});
-  config.add("weight-decay", s.weight_decay, "of the matrices", {.min = 0});
-  config.add("clip", s.clip, "largest gradient norm; 0: no limit", {.min = 0});
-  config.add("seed", s.seed, "for the weights, the order of the text and the sample");
+  config.add("warmup", s.warmup, "number of steps in which the learning rate rises", {.min = 1});
+  config.add("weight-decay", s.weight_decay, "weight decay of the matrices", {.min = 0});
+  config.add("clip", s.clip, "largest gradient norm; 0 means no limit", {.min = 0});
+  config.add("seed", s.seed, "seed of the weights, the order of the text, and the sample");
   config.section("Tests");
-  config.add("held-out", s.held_out, "part of the files to test on");
-  config.add("eval-every", s.eval_every, "steps between tests; 0: only at the end", {.min = 0});
-  config.add("eval-windows", s.eval_windows, "windows of the last test; those before have an eighth", {.min = 1});
+  config.add("held-out", s.held_out, "fraction of the files to test on");
+  config.add("eval-every", s.eval_every, "steps between tests; 0 tests only at the end", {.min = 0});
+  config.add("eval-windows", s.eval_windows, "windows of the last test; earlier tests have an eighth", {.min = 1});
   config.add("prompt", s.prompt, "the sample's first bytes");
   config.add("sample-bytes", s.sample_bytes, "length of the sample", {.min = 0});
-  config.add("temperature", s.temperature, "of the sample; 0: always take the most likely byte", {.min = 0});
+  config.add("temperature", s.temperature, "temperature of the sample; 0 always takes the most likely byte",
+             {.min = 0});
 }
 
 inline void add_options(cohort::train::RunConfig& config, Settings& settings) {
@@ -113,7 +120,7 @@ inline void add_options(cohort::train::RunConfig& config, Settings& settings) {
   add_training_options(config, settings);
 }
 
-// What --fsdp and --hsdp mean, too. All 1: each rank has all of the model, and others have other data.
+// Returns the dims, including those of --fsdp and --hsdp. If all are 1, each rank has the full model, and reads its own data.
 inline cohort::ParallelDims parallel_dims(const Settings& s) {
   auto dims = s.dims;
   if (s.fsdp || s.hsdp > 0) dims.dp_shard = -1;
@@ -158,7 +165,7 @@ inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t 
     if (!plot.empty())
       loggers->add(std::make_shared<train::PlotLogger>(plot, train::PlotLoggerOptions{log, first_step}));
 #else
-    TORCH_CHECK_VALUE(plot.empty(), "--plot needs Cohort's extras, without which this program was built");
+    TORCH_CHECK_VALUE(plot.empty(), "--plot needs Cohort's extras, but this program was built without them");
 #endif
     return loggers->empty() ? nullptr : loggers;
   };
@@ -166,13 +173,13 @@ inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t 
   return options;
 }
 
-// Ranks that run the model together need a window of the tests each: better said now than after the last step.
+// Ranks that run the model together need at least one test window each: checks this before training, not after the last step.
 inline void check_tests(const Settings& s, int64_t num_windows, int num_ranks) {
   const auto& dims = s.dims;
   const int64_t num_readers = num_ranks / (dims.tp * dims.cp * dims.pp);
   TORCH_CHECK_VALUE(parallel_dims(s) == cohort::ParallelDims() || num_windows >= num_readers, "there are ", num_windows,
                     " windows of text to test on, and ", num_readers,
-                    " ranks that test together\n  hint: more --eval-windows, a larger --held-out, or fewer ranks");
+                    " ranks that test together\n  hint: use more --eval-windows, a larger --held-out, or fewer ranks");
 }
 
 inline void check_pipeline(const Settings& s) {
@@ -181,13 +188,13 @@ inline void check_pipeline(const Settings& s) {
                     s.pp_schedule, " is not one of ", c10::Join(", ", names));
   TORCH_CHECK_VALUE(s.batch_size % s.pp_microbatches == 0, "--batch-size ", s.batch_size, " in --pp-microbatches ",
                     s.pp_microbatches, " leaves ", s.batch_size % s.pp_microbatches,
-                    " windows over; choose numbers of which the second divides the first");
+                    " windows over; choose a --pp-microbatches that divides --batch-size");
   TORCH_CHECK_VALUE(s.memory_snapshots == 0,
-                    "--pp and --memory-snapshots do not go together: a rank that is lost may have "
-                    "been the only one with its stage; --save-every saves in files");
+                    "--pp and --memory-snapshots do not go together: a rank that is lost may have been the only one "
+                    "with its stage; use --save-every to save in files");
 }
 
-// Options that each make sense, but not together.
+// Checks for options that exclude each other.
 inline void check(const Settings& settings) {
   if (settings.dims.pp > 1) check_pipeline(settings);
   const char* const sharding = settings.hsdp > 0             ? "--hsdp"
@@ -199,11 +206,10 @@ inline void check(const Settings& settings) {
                                                              : "--dp-replicate";
   TORCH_CHECK_VALUE(!settings.zero || parallel_dims(settings) == cohort::ParallelDims(), sharding,
                     " and --zero do not go together: ", sharding,
-                    " divides the optimizer's state already; leave out --zero");
-  TORCH_CHECK_VALUE(
-      settings.dims.cp == 1 || settings.activation_checkpointing == 0,
-      "--cp and --activation-checkpointing do not go together: a block that backward computes again would "
-      "see this rank's positions alone; leave out one of them");
+                    " already shards the optimizer's state; leave out --zero");
+  TORCH_CHECK_VALUE(settings.dims.cp == 1 || settings.activation_checkpointing == 0,
+                    "--cp and --activation-checkpointing do not go together: a block that backward recomputes would "
+                    "see only this rank's positions; leave out one of them");
 }
 
 }  // namespace gpt

@@ -20,7 +20,7 @@ namespace {
 
 namespace checkpoint = cohort::checkpoint;
 
-// The parameters, by name.
+// Returns the parameters by name.
 checkpoint::ShardedStateDict state_of(const torch::nn::Linear& model) {
   checkpoint::ShardedStateDict state;
   for (const auto& item : checkpoint::state_dict(*model)) state.insert(item.key(), item.value());
@@ -72,7 +72,7 @@ void go_on_when_the_disk_is_full(const std::string& folder, torch::nn::Linear& m
   options.when_busy = checkpoint::WhenBusy::kRefuse;
   options.on_error = checkpoint::OnSaveError::kContinue;
   checkpoint::Checkpointer checkpoints(folder, options);
-  if (!checkpoints.save(7, state_of(model))) std::cerr << "still busy with the save before\n";
+  if (!checkpoints.save(7, state_of(model))) std::cerr << "the previous save is still running\n";
   checkpoints.wait();
   if (!checkpoints.last_error().empty()) std::cerr << "trains on without a checkpoint\n";
 }

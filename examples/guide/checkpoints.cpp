@@ -69,7 +69,7 @@ void train_and_resume(const std::string& path) {
   torch::optim::AdamW optimizer(model->parameters());
 
   const bool resumes = std::filesystem::exists(path);
-  cohort::barrier();  // nobody may write the first file while others still look for one
+  cohort::barrier();  // no rank may write the first file while others still look for it
   cohort::checkpoint::TrainingProgress progress;
   if (resumes) progress = cohort::checkpoint::load_checkpoint(path, model->module(), &optimizer);
 
@@ -83,7 +83,7 @@ void train_and_resume(const std::string& path) {
   }
 }
 
-// Every rank draws its own random numbers, so each rank's state goes into the file.
+// Every rank draws its own random numbers, so the file needs each rank's state.
 void keep_random_numbers(const std::string& path, torch::nn::Module& model, torch::optim::Optimizer& optimizer) {
   const at::Tensor mine = cohort::checkpoint::rng_state();
   cohort::TensorList states;

@@ -46,14 +46,14 @@ void gather_and_scatter() {
   const at::Tensor mine = torch::full({2}, rank);
 
   at::Tensor all = torch::empty({2 * world_size}, mine.dtype());
-  cohort::all_gather_single(all, mine);  // every rank's, one behind the other
+  cohort::all_gather_single(all, mine);  // all ranks' tensors, one after the other
 
   cohort::TensorList parts;
   for (int r = 0; r < world_size; ++r) parts.push_back(torch::empty({2}, mine.dtype()));
   cohort::all_gather(parts, mine);  // the same in a list; sizes may differ between ranks
 
   at::Tensor piece = torch::empty({2}, mine.dtype());
-  cohort::reduce_scatter_single(piece, all);  // the sum of all ranks' `all`, cut: rank r gets part r
+  cohort::reduce_scatter_single(piece, all);  // sums `all` over the ranks: rank r gets shard r
   TORCH_CHECK(parts[1].eq(1).all().item<bool>() && piece.eq(world_size * rank).all().item<bool>());
 
   cohort::gather(mine, rank == 0 ? parts : cohort::TensorList{}, /*dst=*/0);
@@ -99,7 +99,7 @@ void send_and_receive() {
     TORCH_CHECK(sender == 0);
   }
 
-  // Each to its neighbour, all at the same time.
+  // Every rank sends to its neighbour, all at once.
   at::Tensor from_left = torch::empty({1}, value.dtype());
   const int right = (rank + 1) % world_size, left = (rank + world_size - 1) % world_size;
   const auto works = cohort::batch_isend_irecv(
@@ -132,8 +132,7 @@ void subgroups() {
 
   const at::Tensor tensor = torch::ones({1});
   cohort::all_reduce(tensor, {.group = pair});
-  cohort::broadcast(tensor, cohort::group_rank(0),
-                    {.group = pair});  // the pair's first rank, whatever its number in the job
+  cohort::broadcast(tensor, cohort::group_rank(0), {.group = pair});  // the pair's first rank, with any global rank
   if (cohort::is_member(first)) {
     cohort::barrier({.group = first});
     cohort::destroy_process_group(first);
@@ -142,7 +141,7 @@ void subgroups() {
 }
 
 void shared_tensors() {
-  // Falls back to a tensor of its own where the ranks share no memory.
+  // Falls back to an ordinary tensor if the ranks share no memory.
   at::Tensor buffer =
       cohort::comm::has_shared_memory() ? cohort::comm::shm_empty({1 << 20}, torch::kFloat) : torch::empty(1 << 20);
   buffer.fill_(cohort::get_rank());

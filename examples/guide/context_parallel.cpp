@@ -12,7 +12,7 @@
 namespace guide {
 namespace {
 
-// Knows nothing of other ranks.
+// Does not depend on other ranks.
 at::Tensor self_attention(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& positions) {
   const auto parts = at::linear(x + positions, weight).chunk(3, -1);
   const auto heads = [](const at::Tensor& t) { return t.unflatten(-1, {2, -1}).transpose(1, 2); };
@@ -33,7 +33,7 @@ void train_positions(const cohort::DeviceMesh& mesh) {
     const auto again = cohort::context_parallel_unshard(mesh, {own}, {1});
     TORCH_CHECK(at::allclose(again[0], whole, 1e-4, 1e-5));
   }
-  cohort::all_reduce(weight.grad(), {.group = mesh.group()});  // each rank had its positions' share of it
+  cohort::all_reduce(weight.grad(), {.group = mesh.group()});  // each rank has the gradient of its own positions
   TORCH_CHECK(x.size(1) == 16);
 }
 

@@ -32,14 +32,14 @@ void load_a_share() {
   const auto sampler = std::make_shared<DistributedSampler>(dataset.size());
   const DataLoader loader(dataset, {.batch_size = 32, .sampler = sampler, .num_workers = 2});
   for (int epoch = 0; epoch < 2; ++epoch) {
-    sampler->set_epoch(epoch);  // another order each epoch, the same on every rank
+    sampler->set_epoch(epoch);  // a new order in each epoch, the same on every rank
     for (const auto& [input, target] : loader) {
       TORCH_CHECK(input.size(0) == target.size(0));
     }
   }
 }
 
-// Anything with size() and get().
+// A dataset is any type with size() and get().
 struct Squares {
   struct Example {
     at::Tensor input;
@@ -84,12 +84,12 @@ cohort::data::StateDict train_some(const cohort::data::StateDict& saved, int64_t
   const TensorDataset dataset(torch::arange(64));
   const auto sampler = std::make_shared<ElasticDistributedSampler>(dataset.size());
   DataLoader loader(dataset, {.batch_size = 4, .sampler = sampler, .num_workers = 2});
-  if (!saved.empty()) loader.load_state_dict(saved);  // of any rank, and of any number of ranks
+  if (!saved.empty()) loader.load_state_dict(saved);  // the state of any rank, saved by any number of ranks
   for (int64_t epoch = sampler->epoch(); epoch < 3; ++epoch) {
-    sampler->set_epoch(epoch);  // the epoch that was loaded goes on where it was
+    sampler->set_epoch(epoch);  // continues a loaded epoch
     for (const auto& [rows] : loader) {
       TORCH_CHECK(rows.size(0) <= 4);
-      if (--steps == 0) return loader.state_dict();  // tensors by name: put them into the checkpoint
+      if (--steps == 0) return loader.state_dict();  // tensors by name, for the checkpoint
     }
   }
   return loader.state_dict();
@@ -105,7 +105,7 @@ void divide_and_join() {
   TORCH_CHECK(training.size() == 5 && more.size() == 90 && pairs.size() == 10);
 }
 
-// Examples that come one by one: iterate() gives a new iterator, whose next() gives an example, or nothing at the end.
+// An iterable dataset: iterate() returns a new iterator, whose next() returns an optional example, empty at the end.
 struct CountDown {
   struct Iterator {
     int64_t left;
@@ -129,7 +129,7 @@ void load_text(const std::string& folder) {
   const auto corpus = TextCorpus::open(folder, {.extensions = {".txt"}});
   const auto [training, held_out] = split_corpus(corpus, {.context_length = 16}, /*held_out_fraction=*/0.1);
   const DataLoader loader(training, {.batch_size = 4, .shuffle = true, .drop_last = true});
-  for (const auto& [input, target] : loader) {  // target: the same bytes one place later
+  for (const auto& [input, target] : loader) {  // target: the same bytes, one position later
     TORCH_CHECK(input.sizes() == target.sizes() && input.size(1) == 16);
   }
 }

@@ -37,7 +37,7 @@ void train_in_one_process() {
   const at::Tensor x = torch::randn({6, 8}), y = torch::randn({6, 2});
   const at::Tensor loss = F::mse_loss(model(x), y);  // each device has three rows
   optimizer.zero_grad();
-  loss.backward();  // gradients of all parts add up in net
+  loss.backward();  // net gets the sum of all replicas' gradients
   optimizer.step();
 }
 
@@ -85,7 +85,7 @@ void use_the_parts() {
   const at::Tensor joined = parallel::gather(outputs, at::kCPU);
   TORCH_CHECK(joined.size(0) == 6);
 
-  const at::Tensor same = cohort::data_parallel(net, torch::randn({6, 8}), devices);  // all of it in one call
+  const at::Tensor same = cohort::data_parallel(net, torch::randn({6, 8}), devices);  // the same in one call
   TORCH_CHECK(same.size(0) == 6);
 }
 

@@ -1,5 +1,5 @@
-// The programs of docs/guide/datasets.md (tests/tools/guide_test.py compares them). GUIDE_DATA is a folder with what
-// `cohort-data make` writes: mnist, cifar10, tokens and csv.
+// The programs of docs/guide/datasets.md (tests/tools/guide_test.py compares them). GUIDE_DATA is a folder with the datasets of
+// `cohort-data make`: mnist, cifar10, tokens and csv.
 #include <cohort/comm/group/process_group.h>
 #include <cohort/data/datasets/token_file_dataset.h>
 #include <cohort/data/loader/data_loader.h>
@@ -32,7 +32,7 @@ namespace {
 
 void load_cifar(const std::string& root) {
   using namespace cohort::data;
-  const CIFAR10 images(root, {.train = true});  // .download = true gets the real set
+  const CIFAR10 images(root, {.train = true});  // .download = true gets the official dataset
   const TransformedDataset dataset(images,
                                    Compose({RandomCrop(32, {.padding = {4}}), RandomHorizontalFlip(), ToTensor(),
                                             Normalize({0.491, 0.482, 0.447}, {0.247, 0.243, 0.262})}));
@@ -40,7 +40,7 @@ void load_cifar(const std::string& root) {
   const DataLoader loader(dataset, {.batch_size = 128, .sampler = sampler, .num_workers = 2});
   for (int epoch = 0; epoch < 2; ++epoch) {
     sampler->set_epoch(epoch);
-    dataset.set_epoch(epoch);  // other crops each epoch
+    dataset.set_epoch(epoch);  // new crops in each epoch
     for (const auto& [inputs, labels] : loader) {
       TORCH_CHECK(inputs.size(1) == 3 && inputs.size(0) == labels.size(0));
     }
@@ -90,14 +90,14 @@ void load_tokens(const std::string& root) {
   using namespace cohort::data;
   const TokenFileDataset tokens(root + "/tokens/train.bin", {.context_length = 64, .vocab_size = 256});
   const DataLoader loader(tokens, {.batch_size = 8, .shuffle = true, .drop_last = true});
-  for (const auto& [inputs, targets] : loader) {  // targets: the same tokens one place later
+  for (const auto& [inputs, targets] : loader) {  // targets: the same tokens, one position later
     TORCH_CHECK(inputs.sizes() == targets.sizes());
   }
 }
 
 void mix_images(const at::Tensor& images, const at::Tensor& labels) {
   using namespace cohort::data;
-  SampleRandom random(/*seed=*/7, /*epoch=*/0, /*index=*/0);  // for a whole batch: its number
+  SampleRandom random(/*seed=*/7, /*epoch=*/0, /*index=*/0);  // for a whole batch, use its number as index
   const auto [inputs, targets] = MixUp({.num_classes = 10})(images, labels, random);
   TORCH_CHECK(inputs.sizes() == images.sizes() && targets.size(1) == 10);
 }

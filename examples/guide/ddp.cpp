@@ -70,7 +70,7 @@ void compute_in_bfloat16() {
   optimizer.step();  // parameters and gradients are float again
 }
 
-// What containers hold is a pointer, whose forward has one signature.
+// Containers hold a pointer to the module, whose forward has one signature.
 void put_into_containers() {
   using Wrapped = cohort::DistributedDataParallel<NetImpl>;
   torch::nn::Sequential model(Wrapped(Net{}), torch::nn::Tanh());
@@ -83,15 +83,15 @@ void accumulate() {
   const auto batches = torch::randn({3, 4, 8}).unbind();
   for (size_t i = 0; i < batches.size(); ++i) {
     if (i + 1 < batches.size()) {
-      const auto local = ddp->no_sync();  // gradients stay here while it lives
+      const auto local = ddp->no_sync();  // while it lives, gradients stay on this rank
       (ddp(batches[i]).sum() / batches.size()).backward();
     } else {
-      (ddp(batches[i]).sum() / batches.size()).backward();  // averages the sum of all
+      (ddp(batches[i]).sum() / batches.size()).backward();  // averages the sum of all gradients
     }
   }
 }
 
-// A forward pass of which different ranks use different parts.
+// A module of whose forward pass different ranks use different parts.
 struct BranchesImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x, bool uses_left) { return uses_left ? left(x) : right(x); }
   torch::nn::Linear left = register_module("left", torch::nn::Linear(8, 1));

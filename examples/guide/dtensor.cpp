@@ -23,7 +23,7 @@ void calculate(const cohort::DeviceMesh& mesh) {
   const auto x = at::ones({4, 6}), whole = at::ones({8, 6});
   const DTensor weight = cohort::distribute_tensor(whole, mesh, {Shard(0)});  // each rank gets its rows
   const at::Tensor y = at::linear(x, weight).relu();                          // one process's code; all ranks have x
-  TORCH_CHECK(DTensor(y).placements() == cohort::Placements{Shard(1)});       // nothing had to be exchanged
+  TORCH_CHECK(DTensor(y).placements() == cohort::Placements{Shard(1)});       // without communication
   TORCH_CHECK(at::equal(DTensor(y).full_tensor(), at::linear(x, whole)));
 }
 
@@ -31,7 +31,7 @@ void move(const cohort::DeviceMesh& mesh) {
   const auto part = at::full({2, 3}, cohort::get_rank());
   const auto rows = DTensor::from_local(part, mesh, {Shard(0)});
   const auto columns = rows.redistribute({Shard(1)});  // an all-to-all
-  const at::Tensor own = columns.to_local();           // an ordinary tensor, which shares the part's memory
+  const at::Tensor own = columns.to_local();           // an ordinary tensor, which shares the shard's memory
   TORCH_CHECK(rows.size(0) == 4 && own.size(0) == 4);
 }
 
@@ -46,7 +46,7 @@ void train(const cohort::DeviceMesh& mesh) {
   const at::Tensor loss = net->forward(at::ones({3, 6})).square().mean();
   loss.backward();
   optimizer.step();
-  // The output is reduced for its squares; their gradients know it.
+  // The output is reduced once, for square(); its gradient uses the same result.
   TORCH_CHECK((cohort::comm_counts() - before).all_reduce == 1);
 }
 
@@ -56,7 +56,7 @@ void make(const cohort::DeviceMesh& mesh) {
 }
 
 void teach(const cohort::DeviceMesh& mesh) {
-  // Columns by themselves: they may be shared out.
+  // Columns are independent, so they can be sharded.
   cohort::register_sharding_rule("aten::renorm", [](const cohort::ShardingQuestion& question) {
     std::vector<cohort::ShardingOption> options;
     if (question.arguments[2].toInt() == 1) options.push_back({.results = {Shard(1)}, .operands = {Shard(1)}});

@@ -52,7 +52,7 @@ void write_parameters() {
     if (name == "weight") torch::nn::init::xavier_uniform_(full);
   });
   const at::NoGradGuard no_grad;
-  for (auto& shard : model->parameters()) shard.mul_(0.5);  // elementwise: each rank its own part
+  for (auto& shard : model->parameters()) shard.mul_(0.5);  // elementwise, each rank its own shard
 }
 
 void add_up_gradients() {
@@ -151,8 +151,8 @@ void save_whole_checkpoint(const std::string& path) {
   optimizer.step();
 
   const bool is_first = cohort::get_rank() == 0;
-  torch::nn::Linear whole(8, 4);                             // what a single process would have
-  torch::optim::AdamW whole_optimizer(whole->parameters());  // on rank 0; elsewhere nobody looks at it
+  torch::nn::Linear whole(8, 4);                             // the unsharded module of a single process
+  torch::optim::AdamW whole_optimizer(whole->parameters());  // on rank 0; other ranks ignore it
   const auto parameters = cohort::fsdp::sharded_parameters(*model);
   for (const auto& parameter : parameters) {
     const at::Tensor full = cohort::fsdp::full_tensor(parameter);

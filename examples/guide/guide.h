@@ -1,4 +1,4 @@
-// What each page of docs/guide shows as pieces, one function per page.
+// The code that the pages of docs/guide show, one function per page.
 #pragma once
 
 namespace guide {

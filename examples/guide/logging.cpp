@@ -47,7 +47,7 @@ void add_options(train::RunConfig& config, Settings& settings) {
 }
 
 std::shared_ptr<train::LoggerList> make_loggers(const std::string& folder, std::optional<int64_t> resumed_at) {
-  // The first step that this run makes; a run that begins makes all of them.
+  // The first step of this run; a new run makes all steps.
   const int64_t first_step = resumed_at.value_or(-1) + 1;
   auto loggers = std::make_shared<train::LoggerList>();
   loggers->add(std::make_shared<train::TensorBoardLogger>(folder + "/events",
@@ -61,7 +61,7 @@ std::shared_ptr<train::LoggerList> make_loggers(const std::string& folder, std::
   return loggers;
 }
 
-// A logger of the user's own.
+// A logger of your own.
 class Printer : public train::Logger {
  public:
   void log_metrics(int64_t step, const train::Metrics& values) override {

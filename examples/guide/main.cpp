@@ -1,4 +1,4 @@
-// The pieces of C++ that the pages of docs/guide show, as one program:
+// The C++ code that the pages of docs/guide show, as one program:
 //
 //   build/bin/cohort run --standalone --nproc-per-node 2 build/bin/examples/guide_pieces PAGE
 #include <cstdio>
@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
   if (page == pages.end()) {
     std::fprintf(
         stderr,
-        "give it the name of a page: collectives, ddp, data, datasets, checkpoints, checkpointer, sharded_checkpoints, "
+        "usage: guide_pieces PAGE, where PAGE is one of collectives, ddp, data, datasets, checkpoints, checkpointer, "
+        "sharded_checkpoints, "
         "recovery, data_parallel, optimizers, device_mesh, tensor_parallel, context_parallel, pipeline, dtensor, fsdp, "
         "together, "
         "memory, "

@@ -13,11 +13,11 @@ void run_memory() {
   cohort::use_shared_allocator();  // before the model, and before the group
   cohort::init_process_group();
   at::Tensor gradient = at::full({1 << 20}, 1.0 + cohort::get_rank());
-  cohort::all_reduce(gradient);  // where it lies: no copy through a staging area
+  cohort::all_reduce(gradient);  // in place, without a staging copy
   const cohort::SharedAllocatorStats stats = cohort::shared_allocator_stats();
   TORCH_CHECK(cohort::has_shared_allocator() && stats.used_bytes == size_t{4} << 20);
   gradient.reset();
-  cohort::empty_shared_allocator_cache();  // as torch.cuda.empty_cache(): seldom needed
+  cohort::empty_shared_allocator_cache();  // as torch.cuda.empty_cache(), rarely needed
   cohort::destroy_process_group();
 }
 

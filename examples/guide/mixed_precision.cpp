@@ -65,7 +65,7 @@ struct ExactProduct : torch::autograd::Function<ExactProduct> {
 void scale_float16() {
   cohort::DistributedDataParallel model(torch::nn::Linear(8, 4));
   cohort::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(1e-3));
-  cohort::amp::GradScaler scaler({.device = at::kCPU});  // without it: the machine's accelerator
+  cohort::amp::GradScaler scaler({.device = at::kCPU});  // default: the machine's accelerator
   for (int step = 0; step < 4; ++step) {
     optimizer.zero_grad();
     const auto run_pass = [&](const at::Tensor& x) {

@@ -45,7 +45,7 @@ void say_what_was_made_to_fit(const std::string& path) {
 
 void take_what_fits(const std::string& path, models::ResNet net) {
   const models::PretrainedReport report = models::load_pretrained(*net, path, {.use_ema = false, .strict = false});
-  for (const std::string& key : report.missing_keys) std::cout << key << " begins anew\n";
+  for (const std::string& key : report.missing_keys) std::cout << key << " is newly initialized\n";
 }
 
 void small_images() {
@@ -63,7 +63,7 @@ void larger_images(const std::string& path) {
 }
 
 void write_text(const std::string& path, const at::Tensor& prompt) {
-  models::GPTOptions options = models::gpt2_options("gpt2");  // OpenAI's smallest
+  models::GPTOptions options = models::gpt2_options("gpt2");  // OpenAI's smallest model
   options.block_size = 256;                                   // its first 256 positions are enough
   models::GPT gpt = models::pretrained(path, [&] { return models::GPT(options); });
   const at::Tensor text = gpt->generate(prompt, {.max_new_tokens = 2, .temperature = 0.8, .top_k = 200});
@@ -77,7 +77,7 @@ void train_in_bfloat16_layout() {
   net(images).sum().backward();
 }
 
-// A net of one's own, whose files have another number of classes, too.
+// A model of your own, which also loads files with another number of classes.
 struct OwnNetImpl : torch::nn::Module, models::Pretrainable {
   explicit OwnNetImpl(int64_t num_classes) {
     body = register_module("body", models::ImageClassifier());

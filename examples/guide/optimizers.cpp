@@ -59,14 +59,14 @@ void step_in_one_pass() {
 void scale_gradients() {
   cohort::DistributedDataParallel ddp(torch::nn::Linear(8, 1));
   cohort::optim::SGD optimizer(ddp->parameters(), torch::optim::SGDOptions(0.1));
-  cohort::amp::GradScaler scaler({.device = at::kCPU});  // without it: the machine's accelerator
+  cohort::amp::GradScaler scaler({.device = at::kCPU});  // default: the machine's accelerator
   for (int step = 0; step < 8; ++step) {
     optimizer.zero_grad();
     const at::Tensor loss = F::mse_loss(ddp(torch::randn({4, 8})), torch::randn({4, 1}));
     scaler.scale(loss).backward();
-    scaler.unscale_(optimizer);  // only where gradients are to be clipped or looked at
+    scaler.unscale_(optimizer);  // only needed to clip or read gradients
     cohort::nn::utils::clip_grad_norm_(ddp->parameters(), /*max_norm=*/1.0);
-    scaler.step(optimizer);  // unless a gradient is infinite or NaN
+    scaler.step(optimizer);  // skips the step if a gradient is infinite or NaN
     scaler.update();         // the scale grows after 2,000 good steps, and is halved after a bad one
   }
   TORCH_CHECK(scaler.get_scale() == 65536);
@@ -113,7 +113,7 @@ void divide(const std::string& path) {
   zero.consolidate_state_dict();  // on all ranks
   if (cohort::get_rank() == 0) torch::save(zero, path);
   cohort::barrier();
-  torch::load(zero, path);  // every rank takes its part
+  torch::load(zero, path);  // every rank loads its shard
   TORCH_CHECK(zero.optim().state().size() == 1);
 }
 

@@ -23,7 +23,7 @@ namespace {
 
 void train_parts_of_a_net() {
   const int rank = cohort::get_rank(), num_stages = cohort::get_world_size();
-  at::manual_seed(1);  // all ranks make the same model, and keep their part of it
+  at::manual_seed(1);  // all ranks make the same model, and keep their stage of it
   torch::nn::Sequential net(torch::nn::Linear(8, 32), torch::nn::Tanh(), torch::nn::Linear(32, 32), torch::nn::Tanh(),
                             torch::nn::Linear(32, 1));
   torch::nn::Sequential part = cohort::split_sequential(net, num_stages)[static_cast<size_t>(rank)];

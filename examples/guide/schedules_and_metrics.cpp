@@ -137,7 +137,7 @@ void evaluate() {
   Recall recall;
   cohort::train::RealSamples real(dataset.size());
   for (auto& [input, labels] : loader) {
-    const int64_t count = real.take(labels.size(0));  // without what the sampler repeats
+    const int64_t count = real.take(labels.size(0));  // without the samples that the sampler repeats
     const at::Tensor target = labels.narrow(0, 0, count);
     const at::Tensor logits = net(input.narrow(0, 0, count));
     if (count > 0) loss.update(F::cross_entropy(logits, target), count);

@@ -24,7 +24,7 @@ namespace {
 
 namespace checkpoint = cohort::checkpoint;
 
-// The model and its optimizer in one state, whose tensors are theirs.
+// Returns the model and its optimizer in one state, which shares their tensors.
 checkpoint::ShardedStateDict state_of(const torch::nn::Module& model, torch::optim::Optimizer& optimizer,
                                       int64_t step) {
   checkpoint::ShardedStateDict state;

@@ -27,7 +27,7 @@ void parallelize_gpt(const cohort::DeviceMesh& mesh) {
   cohort::models::GPT gpt(
       cohort::models::GPTOptions{.block_size = 8, .vocab_size = 50, .n_layer = 2, .n_head = 4, .n_embd = 16});
   cohort::parallelize_module(*gpt, mesh["tp"],
-                             {{"transformer.wte", RowwiseParallel()},  // some words each
+                             {{"transformer.wte", RowwiseParallel()},  // each rank has some words
                               {"transformer.h.*.attn.c_attn", ColwiseParallel{.num_parts = 3, .num_heads = 4}},
                               {"transformer.h.*.mlp.c_fc", ColwiseParallel()},
                               {"transformer.h.*.*.c_proj", RowwiseParallel()},
@@ -45,7 +45,7 @@ void parallelize_gpt(const cohort::DeviceMesh& mesh) {
   }
   TORCH_CHECK(cohort::DTensor(loss).full_tensor().item<double>() < 1);
 
-  // Between the layers each rank now has some positions only.
+  // Between the layers each rank now has only some positions.
   const cohort::DTensor own = cohort::distribute_tensor(inputs, mesh["tp"], {Shard(1)});
   const auto before = cohort::comm_counts();
   const at::Tensor logits = gpt(own);
@@ -145,7 +145,7 @@ void share_positions(const cohort::Group& tp) {
   torch::nn::LayerNorm norm(torch::nn::LayerNormOptions({8}));
   const auto own_positions = at::ones({2, 3, 8});  // of 6
   down(up(norm(own_positions)).relu()).sum().backward();
-  cohort::reduce_sequence_gradients(norm->parameters(), tp);  // the norm saw this rank's positions only
+  cohort::reduce_sequence_gradients(norm->parameters(), tp);  // the norm saw only this rank's positions
 }
 
 void draw_masks(const cohort::Group& tp) {

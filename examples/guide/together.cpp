@@ -26,7 +26,7 @@ void train_together(const cohort::DeviceMesh& mesh) {
   auto model = cohort::fully_shard(net, {.mesh = cohort::data_parallel_mesh(mesh)});
   cohort::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(1e-2));
 
-  const auto part = cohort::data_part_of(mesh);  // ranks of one tp line read the same
+  const auto part = cohort::data_part_of(mesh);  // ranks that differ only in tp read the same data
   const cohort::data::DistributedSampler sampler(
       100, {.num_replicas = static_cast<int64_t>(part.num_replicas), .rank = static_cast<int64_t>(part.rank)});
   const auto out = model->forward(at::ones({2, 6}));
@@ -34,7 +34,7 @@ void train_together(const cohort::DeviceMesh& mesh) {
   loss.backward();
   cohort::nn::utils::clip_grad_norm_(model->parameters(), 1.0);  // the norm over all axes
   optimizer.step();
-  const auto state = cohort::checkpoint::get_state_dict(*model, optimizer);  // each rank's parts, with their places
+  const auto state = cohort::checkpoint::get_state_dict(*model, optimizer);  // each rank's shards, with their offsets
   TORCH_CHECK(state.model.contains("0.weight") && sampler.size() == 100 / part.num_replicas);
 }
 

@@ -75,7 +75,7 @@ void schedulers_and_metrics(const DataLoader<TensorDataset<2>>& train_data,
   TORCH_CHECK(trainer.metric("validation/accuracy") > 0.4);
 }
 
-// A task whose batches are its own affair.
+// A task with its own kind of batches.
 struct Reconstruct {
   torch::nn::Sequential model{torch::nn::Linear(8, 4), torch::nn::Linear(4, 8)};
   cohort::optim::AdamW optimizer{model->parameters()};
@@ -94,7 +94,7 @@ void checkpoints_and_stopping(const std::string& folder, const DataLoader<Tensor
   options.callbacks = {std::make_shared<train::EarlyStopping>(train::EarlyStoppingOptions{.patience = 2})};
   options.log_folder = folder + "/logs";
   train::Trainer trainer(options);
-  trainer.fit(task, train_data, held_out);  // goes on from the folder's newest checkpoint
+  trainer.fit(task, train_data, held_out);  // resumes from the folder's newest checkpoint
 }
 
 // A task whose model is a stage of a pipeline.

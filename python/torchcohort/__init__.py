@@ -3,9 +3,9 @@
     import torchcohort
     torch.distributed.init_process_group("cohort")
 
-"cohort" is the best there is for each device: CPU tensors go through shared memory where all ranks of the group can share
-it, else over Gloo; CUDA tensors over NCCL where this build has it. "shm" is shared memory or an error. DDP, FSDP2, tensor
-and pipeline parallelism run on them unchanged. C++ ranks that use Cohort can be members of the same groups.
+"cohort" uses the fastest way for each device: CPU tensors go through shared memory if all ranks of the group can share it, else
+over Gloo; CUDA tensors go over NCCL if this build has it. "shm" uses shared memory, and raises an error without it. DDP, FSDP2,
+tensor and pipeline parallelism run on both unchanged. C++ ranks that use Cohort can be members of the same groups.
 """
 
 import atexit
@@ -21,7 +21,7 @@ from . import _build_facts
 
 __version__ = _build_facts.VERSION
 
-#: For C++ programs, as torch.utils.cmake_prefix_path: cmake -DCMAKE_PREFIX_PATH=... finds Cohort's CMake package there.
+#: The folder of Cohort's CMake package for C++ programs (cmake -DCMAKE_PREFIX_PATH=...), as torch.utils.cmake_prefix_path.
 cmake_prefix_path: str = os.path.dirname(__file__)
 
 
@@ -35,7 +35,7 @@ if _release(torch.__version__) != _release(_build_facts.TORCH_VERSION):
         f"{torch.__version__}. Reinstall it here (pip install --no-build-isolation <Cohort's source>), or install "
         f"torch=={_build_facts.TORCH_VERSION}.")
 if not dist.is_available():
-    raise ImportError("torchcohort needs a PyTorch that was built with torch.distributed, and this one was not.")
+    raise ImportError("torchcohort needs a PyTorch with torch.distributed, which this one does not have.")
 
 from . import _C  # noqa: E402
 from ._C import (  # noqa: E402
@@ -49,25 +49,25 @@ __all__ = ["TensorChannel", "TensorListener", "dump_flight_recorder", "dump_flig
            "shared_allocator_stats", "shm_empty", "shm_memory_allocated", "use_shared_allocator", "write_chrome_trace",
            "write_flight_recorder"]
 
-_C.apply_shared_allocator(False)  # COHORT_SHARED_ALLOCATOR=1: as early as can be
+_C.apply_shared_allocator(False)  # for COHORT_SHARED_ALLOCATOR=1, as early as possible
 
 
 def use_shared_allocator(reserved_bytes: int = 0) -> None:
-    """From now on CPU tensors of 64 KiB and more come from memory that is recycled and that the ranks of this host map.
+    """Allocates CPU tensors of 64 KiB and more from now on in memory that is reused and that all ranks of this host map.
 
-    Steps of a training loop then make no new pages, and collectives of backends "cohort" and "shm" work where tensors lie, if
-    all ranks of the group call this before the group is made. Call it before the model is built; COHORT_SHARED_ALLOCATOR=1
-    does it when torchcohort is imported. `reserved_bytes` of address space are reserved, 0: as much as the host has memory.
-    RuntimeError where limits forbid that. See docs/guide/memory.md for forks, limits and figures.
+    Steps of a training loop then allocate no new pages, and collectives of the backends "cohort" and "shm" work in place, if all
+    ranks of the group call this before the group is made. Call it before the model is built; COHORT_SHARED_ALLOCATOR=1 does it
+    when torchcohort is imported. `reserved_bytes`: size of the reserved address space; 0 means the size of the host's memory.
+    Raises RuntimeError if limits forbid that. See docs/guide/memory.md for forks, limits and figures.
     """
     _C.use_shared_allocator(reserved_bytes)
 
 
 def shm_empty(*size: int, dtype: torch.dtype | None = None, group: dist.ProcessGroup | None = None) -> torch.Tensor:
-    """A zeroed CPU tensor in memory that all ranks of `group` (default: all ranks) map; each rank has its own.
+    """Returns a zeroed CPU tensor in memory that all ranks of `group` (default: all ranks) map. Each rank has its own tensor.
 
-    Operations whose tensors all lie there move each byte once instead of twice. Collective: every rank of the group must
-    call this with a size and dtype of the same number of bytes. ValueError for a group without shared memory.
+    Operations on only such tensors move each byte once instead of twice. Collective: every rank of the group must call this with
+    a size and dtype of the same number of bytes. Raises ValueError for a group without shared memory.
     """
     if len(size) == 1 and not isinstance(size[0], int):
         size = tuple(size[0])
@@ -75,15 +75,15 @@ def shm_empty(*size: int, dtype: torch.dtype | None = None, group: dist.ProcessG
 
 
 def has_shared_memory(group: dist.ProcessGroup | None = None) -> bool:
-    """True if shm_empty works on `group` (default: all ranks)."""
+    """Whether shm_empty works on `group` (default: all ranks)."""
     return _C.has_shared_memory(group or dist.group.WORLD)
 
 
 def share_memory(what: torch.nn.Module | torch.Tensor) -> None:
-    """Moves a tensor, or a module's parameters, gradients and buffers, in place to memory that other processes can use.
+    """Moves a tensor, or a module's parameters, gradients and buffers, in place to memory that processes can share.
 
-    Forked children use it as it is; a TensorChannel hands it to others, those written in C++ too. Unlike that of
-    torch.Tensor.share_memory_() it has no name in /dev/shm and takes one descriptor for a whole module.
+    Forked children use it directly; a TensorChannel sends it to other processes, also to C++ programs. Unlike the memory of
+    torch.Tensor.share_memory_() it has no name in /dev/shm, and takes one file descriptor for a whole module.
     """
     if isinstance(what, torch.nn.Module):
         parameters = list(what.parameters())
@@ -93,15 +93,15 @@ def share_memory(what: torch.nn.Module | torch.Tensor) -> None:
         _C.share_memory([what])
 
 
-# The local variables of the function of PyTorch that makes a group, and calls a creator for each of its devices; none where a
-# program calls the creator itself.
+# Returns the local variables of PyTorch's function that makes a group and calls a creator for each of its devices. Returns {} if
+# a program calls the creator itself.
 def _group_in_making():
     frame = sys._getframe(2)
     return frame.f_locals if frame.f_code is dist.distributed_c10d._new_process_group_helper.__code__ else {}
 
 
-# PyTorch's own code does not look: it takes any device, and where a group has two registered backends of different names it
-# silently uses the first for both.
+# Checks what PyTorch does not: it accepts any device, and if a group has two registered backends of different names, it silently
+# uses the first for both.
 def _check_backends(name, config):
     for device, other in (config.get_device_backend_map() if config else {}).items():
         is_registered = dist.Backend.backend_type_map.get(other) == dist.ProcessGroup.BackendType.CUSTOM
@@ -115,7 +115,7 @@ def _check_backends(name, config):
                 f'(for {device} tensors) cannot be in one; use "cohort" alone, which serves all devices')
 
 
-# One backend serves all devices of a group that name it.
+# Returns the backend of an earlier device, as one backend serves all devices of a group that name it.
 def _backend_of_earlier_device(name, config, group):
     for device, other in (config.get_device_backend_map() if config else {}).items():
         if other == name and torch.device(device) in group._device_types:
@@ -135,12 +135,12 @@ def _create(name):
 
 for _name, _devices in _DEVICES.items():
     dist.Backend.register_backend(_name, _create(_name), extended_api=True, devices=_devices)
-# Threads that let go of a tensor need the interpreter, and one that comes back from an operation when the interpreter is half
-# gone aborts the process. So where groups were not destroyed, daemon threads get a moment to notice.
+# Threads that release a tensor need the interpreter, and a thread that returns from an operation while the interpreter ends
+# aborts the process. So daemon threads get a moment to notice, if groups were not destroyed.
 def _end():
     has_failed = hasattr(sys, "last_value")
     try:
-        # Other ranks may count on what this one has started. After an error the end must not wait for them.
+        # Other ranks may need the operations of this one. After an error the exit must not wait for them.
         num_lost = 0 if has_failed else _C.complete_operations()
         if num_lost:
             print(f"[cohort] warning: exiting with {num_lost} operation(s) that nobody waited for and that could not be completed. "
@@ -148,7 +148,7 @@ def _end():
     finally:
         _end_threads()
     if not has_failed and not num_lost:
-        _C.warn_of_unawaited()  # the threads have let go of the last of them
+        _C.warn_of_unawaited()  # after the threads have released their last operations
 
 
 def _end_threads():

@@ -1,6 +1,6 @@
-"""python -m torchcohort.bench: what "cohort" gains over "gloo" on this machine. Needs nothing but the package.
+"""python -m torchcohort.bench: compares the speed of "cohort" and "gloo" on this machine. Needs only the package.
 
-Starts ranks by itself. All ways of one case alternate in the same processes, so that both have the same machine; a figure is the
+Starts its own ranks. All ways of a case alternate in the same processes, so that both have the same conditions; a figure is the
 median of many blocks.
 """
 
@@ -29,7 +29,7 @@ def mlp(width: int) -> torch.nn.Module:
 
 
 def training_step(make_net: Callable[[], torch.nn.Module], width: int, group: dist.ProcessGroup | None) -> Step:
-    """One step of SGD on random data; without a group: of this rank alone."""
+    """Returns one step of SGD on random data; without a group, on this rank alone."""
     torch.manual_seed(1)
     net = make_net()
     if group is not None:
@@ -51,7 +51,7 @@ def all_reduce_step(num_bytes: int, group: dist.ProcessGroup) -> Step:
 
 
 def cases(groups: dict[str, dist.ProcessGroup]) -> dict[str, dict[str, Step]]:
-    """{case: {way: step}}; the way "alone" is the same step without communication."""
+    """Returns {case: {way: step}}; the way "alone" is the same step without communication."""
     found = {}
     for name, num_bytes in (("all_reduce of 4 B", 4), ("all_reduce of 1 MiB", 1 << 20), ("all_reduce of 64 MiB", 64 << 20)):
         found[name] = {way: all_reduce_step(num_bytes, group) for way, group in groups.items()}
@@ -71,7 +71,7 @@ def seconds_of_block(step: Step, num_steps: int) -> float:
 
 
 def measure(ways: dict[str, Step], seconds: float) -> dict[str, float]:
-    """Median seconds of one step of each way; rank 0 decides how many steps all ranks make."""
+    """Returns the median seconds of one step of each way. Rank 0 decides how many steps all ranks make."""
     num_steps, blocks = {}, {way: [] for way in ways}
     for way, step in ways.items():
         once = torch.tensor([min(seconds_of_block(step, 3) for _ in range(2))])
@@ -113,7 +113,7 @@ def run_rank(rank: int, num_ranks: int, store: str, seconds: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m torchcohort.bench", description='Compares "cohort" with "gloo" here.')
     parser.add_argument("--ranks", type=int, default=2, help="processes (default 2)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of measuring for each case (default 3)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of measuring per case (default 3)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(KeyboardInterrupt):
         torch.multiprocessing.spawn(run_rank, (arguments.ranks, f"{folder}/store", arguments.seconds), nprocs=arguments.ranks)

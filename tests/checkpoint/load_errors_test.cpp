@@ -121,7 +121,7 @@ TEST_F(LoadErrors, GroupsWithOtherOptionsKeepTheTypeMessage) {
                 "\" does not fit the optimizer\n  caused by: group 0 of the optimizer holds \"0.bias\" and "
                 "\"0.weight\", which "
                 "have different options in the checkpoint\n"
-                "  hint: construct the optimizer with the groups of the run that was saved");
+                "  hint: construct the optimizer with the parameter groups of the saved run");
 }
 
 TEST_F(LoadErrors, OptimizerThatCannotBeLoadedMessage) {

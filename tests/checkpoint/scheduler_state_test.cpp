@@ -54,7 +54,7 @@ TEST_F(SchedulerState, OtherSettingsMessage) {
   nothing.insert("lr", 0.5);
   EXPECT_EQ(error_text<c10::ValueError>([&] { load_scheduler_state_dict(other, nothing); }),
             "[cohort] load_scheduler_state_dict: the state has no \"last_epoch\", but \"lr\"\n"
-            "  hint: give it what scheduler.state_dict() has given");
+            "  hint: load a state of scheduler.state_dict()");
 }
 
 TEST_F(SchedulerState, ReduceLROnPlateauGoesOn) {

@@ -191,7 +191,7 @@ TEST(OptimizerState, GroupsThatDoNotFitMessage) {
   optim::SGD together(net->parameters(), 0.1);
   EXPECT_EQ(error_text<c10::ValueError>([&] { load_optimizer_state_dict(together, net->named_parameters(), state); }),
             "[cohort] group 0 of the optimizer holds \"bias\" and \"weight\", which have different options in the "
-            "checkpoint\n  hint: construct the optimizer with the groups of the run that was saved");
+            "checkpoint\n  hint: construct the optimizer with the parameter groups of the saved run");
 }
 
 TEST(OptimizerState, OtherOptimizersMessage) {

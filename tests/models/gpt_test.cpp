@@ -203,8 +203,8 @@ TEST(Gpt, WrongArgumentsMessage) {
   EXPECT_EQ(value_error([&] { model->generate(some_tokens(1, 1), {.top_k = 0}); }),
             "[cohort] GPT: top_k must be at least 1, got 0");
   EXPECT_EQ(value_error([&] { gpt2_options("gpt2-medum"); }),
-            "[cohort] gpt2_options: there is no GPT-2 of the name \"gpt2-medum\" (did you mean \"gpt2-medium\"?)\n"
-            "  hint: the names are \"gpt2\", \"gpt2-medium\", \"gpt2-large\", \"gpt2-xl\"");
+            "[cohort] gpt2_options: there is no GPT-2 named \"gpt2-medum\" (did you mean \"gpt2-medium\"?)\n"
+            "  hint: use one of \"gpt2\", \"gpt2-medium\", \"gpt2-large\", \"gpt2-xl\"");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-/// The commands of cohort-ckpt, a source file each. Every one prints to standard output, errors to standard error, and returns
-/// the exit code.
+/// The commands of cohort-ckpt, each in its own source file. Each prints to standard output, errors to standard error, and
+/// returns the exit code.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace cohort::ckpt_cli {
 
-/// Something is wrong with a file; for diff: the files differ.
+/// Exit code for a damaged file, or one that cannot be read; for diff: the files differ.
 inline constexpr int kFault = 1;
-/// The command line cannot be understood; for diff: a file cannot be read.
+/// Exit code for an invalid command line; for diff: a file cannot be read.
 inline constexpr int kUsageError = 2;
 
 struct ReadFlags {
@@ -22,9 +22,9 @@ int verify_command(const ReadFlags& flags);
 
 struct ShowFlags {
   std::string path;
-  /// Of tensors or values; empty: every value.
+  /// Names of tensors or values. Empty means every value.
   std::vector<std::string> names;
-  /// How many elements of each tensor are printed.
+  /// The number of elements of each tensor to print.
   int64_t elements = 0;
   bool json = false;
 };
@@ -33,7 +33,7 @@ int show_command(const ShowFlags& flags);
 struct DiffFlags {
   std::string first;
   std::string second;
-  /// Differences of elements up to this are none.
+  /// The largest difference of elements that counts as equal.
   double tolerance = 0;
   bool json = false;
 };
@@ -43,7 +43,7 @@ struct ConvertFlags {
   /// One or more; convert and consolidate take one.
   std::vector<std::string> from;
   std::string to;
-  /// torch.distributed.checkpoint's format where `to` is a folder.
+  /// Whether to write torch.distributed.checkpoint's format if `to` is a folder.
   bool dcp = false;
   bool force = false;
 };

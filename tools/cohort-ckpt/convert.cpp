@@ -1,4 +1,4 @@
-// cohort-ckpt convert, average, consolidate: files and folders of tensors made from others.
+// cohort-ckpt convert, average, consolidate: make files and folders of tensors from others.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -27,9 +27,9 @@ Target target_of(const std::string& path) {
 }
 
 base::Result<void> check_target(const ConvertFlags& flags) {
-  std::error_code error;  // what cannot be looked at cannot be written either, which says why
+  std::error_code error;  // an error here comes again, with its reason, when the file is written
   if (!std::filesystem::exists(flags.to, error) || flags.force) return {};
-  return base::Error(fmt::format("\"{}\" is there already", flags.to)).with_hint("--force replaces it");
+  return base::Error(fmt::format("\"{}\" exists already", flags.to)).with_hint("--force replaces it");
 }
 
 base::Result<void> write(const TensorSource& source, const std::string& to) {
@@ -43,7 +43,7 @@ base::Result<void> write(const TensorSource& source, const std::string& to) {
   }
 }
 
-// Where both formats can, dicts stay nested in each other as they were.
+// If both formats support it, nested dicts stay nested.
 base::Result<void> convert(const TensorSource& source, const ConvertFlags& flags) {
   const bool is_pt = source.format().starts_with("PyTorch");
   const Target target = target_of(flags.to);
@@ -84,9 +84,11 @@ int average_command(const ConvertFlags& flags) {
 
 int consolidate_command(const ConvertFlags& flags) {
   if (target_of(flags.to) == Target::kFolder) {
-    return fail(base::Error(fmt::format("consolidate writes one file, but \"{}\" ends like none", flags.to))
-                    .with_hint("give a name that ends in .pt or .safetensors"),
-                kUsageError);
+    return fail(
+        base::Error(fmt::format("consolidate writes one file, but \"{}\" is not the name of a .pt or .safetensors file",
+                                flags.to))
+            .with_hint("give a name that ends in .pt or .safetensors"),
+        kUsageError);
   }
   return convert_command(flags);
 }

@@ -1,4 +1,4 @@
-// cohort-ckpt diff: in what two files differ.
+// cohort-ckpt diff: shows the differences of two files.
 #include <fmt/format.h>
 
 #include "cohort/files/tensors/sources/open_source.h"
@@ -56,7 +56,7 @@ Json json_of(const SourceComparison& comparison) {
   return json;
 }
 
-// What differs by no more than was allowed is alike.
+// Removes differences up to `tolerance`.
 void forgive(SourceComparison& comparison, double tolerance) {
   const auto is_forgiven = [&](const TensorPair& pair) {
     return pair.same_shape() && pair.same_dtype() && pair.num_not_finite == 0 && pair.max_difference <= tolerance;

@@ -1,4 +1,4 @@
-// cohort-ckpt ls: what is in a file, or in the folder of a run.
+// cohort-ckpt ls: lists the content of a file, or of a run's folder.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ std::string text_of_run(const std::string& path, const files::CheckpointList& li
   }
   std::string text = fmt::format("{}: {}\n\n{}", path,
                                  count_text(static_cast<int64_t>(list.checkpoints.size()), "checkpoint"), table(rows));
-  for (const auto& name : list.temporary) text += fmt::format("{}: a save that goes on, or was cut short\n", name);
+  for (const auto& name : list.temporary) text += fmt::format("{}: a save that is running, or was interrupted\n", name);
   return text;
 }
 
@@ -87,7 +87,7 @@ std::string text_of_file(const files::TensorSource& source) {
   return text + "\n";
 }
 
-// Nothing, once printed; or the error.
+// Prints the content, or returns an error.
 base::Result<void> list_one(const std::string& path, bool json, bool is_first) {
   if (is_run_folder(path)) {
     const auto list = files::list_checkpoints(path, files::CheckpointCheck::kSizes);

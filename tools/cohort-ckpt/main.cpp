@@ -1,4 +1,4 @@
-// cohort-ckpt: looks into files of tensors and folders of checkpoints, compares and converts them. Links no LibTorch.
+// cohort-ckpt: shows, compares and converts files of tensors and folders of checkpoints. Does not link LibTorch.
 #include <pthread.h>
 #include <CLI/CLI.hpp>
 
@@ -26,22 +26,21 @@ class Commands {
   explicit Commands(CLI::App& app) {
     add_read(app, "ls", "list tensors, or the checkpoints of a run", list_command);
     add_show(app);
-    add_read(app, "verify", "compare with checksums, and read everything", verify_command);
+    add_read(app, "verify", "read everything, and compare it with its checksums", verify_command);
     add_diff(app);
     auto* convert =
-        add_convert(app, "convert",
-                    "write the same in another format, which the ending of TO tells: .pt, .safetensors; else a folder",
+        add_convert(app, "convert", "write another format: .pt or .safetensors by the ending of TO, else a folder",
                     convert_command);
     convert->add_option("FROM", from_, "file or folder")->required();
     convert->add_option("TO", convert_.to, "file or folder to write")->required();
     convert->add_flag("--dcp", convert_.dcp, "write a folder of torch.distributed.checkpoint");
-    auto* consolidate = add_convert(app, "consolidate", "write a folder of parts as one file, .pt or .safetensors",
+    auto* consolidate = add_convert(app, "consolidate", "write a sharded checkpoint as one file, .pt or .safetensors",
                                     consolidate_command);
     consolidate->add_option("FROM", from_, "folder")->required();
     consolidate->add_option("TO", convert_.to, "file to write")->required();
-    auto* average = add_convert(app, "average",
-                                "write the mean of several files with the same tensors; integers are the last one's",
-                                average_command);
+    auto* average = add_convert(
+        app, "average", "write the mean of several files with the same tensors; integers come from the last one",
+        average_command);
     average->add_option("FROM", convert_.from, "files or folders")->required()->expected(1, -1);
     average->add_option("--out", convert_.to, "file or folder to write")->required();
   }
@@ -57,31 +56,32 @@ class Commands {
   void add_read(CLI::App& app, const char* name, const char* summary, int (*run)(const ReadFlags&)) {
     auto* command = add(app, name, summary, [this, run] { return run(read_); });
     command->add_option("FILE", read_.paths, "files or folders")->required()->expected(1, -1);
-    command->add_flag("--json", read_.json, "for programs");
+    command->add_flag("--json", read_.json, "print JSON");
   }
   void add_show(CLI::App& app) {
     auto* command = add(app, "show", "print values, and minimum, maximum, mean and norm of tensors",
                         [this] { return show_command(show_); });
     command->add_option("FILE", show_.path, "file or folder")->required();
     command->add_option("NAME", show_.names, "tensors or values (default: every value)")->expected(0, -1);
-    command->add_option("--elements", show_.elements, "print so many elements of each tensor, too (default: 0)")
+    command->add_option("--elements", show_.elements, "number of elements of each tensor to print (default: 0)")
         ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}));
-    command->add_flag("--json", show_.json, "for programs");
+    command->add_flag("--json", show_.json, "print JSON");
   }
   void add_diff(CLI::App& app) {
-    auto* command = add(app, "diff", "say in what two files differ", [this] { return diff_command(diff_); });
+    auto* command = add(app, "diff", "show the differences of two files", [this] { return diff_command(diff_); });
     command->add_option("A", diff_.first, "file or folder")->required();
     command->add_option("B", diff_.second, "file or folder")->required();
-    command->add_option("--tolerance", diff_.tolerance, "elements may differ by so much (default: 0)")
+    command
+        ->add_option("--tolerance", diff_.tolerance, "largest difference of elements that counts as equal (default: 0)")
         ->check(CLI::NonNegativeNumber);
-    command->add_flag("--json", diff_.json, "for programs");
+    command->add_flag("--json", diff_.json, "print JSON");
   }
   CLI::App* add_convert(CLI::App& app, const char* name, const char* summary, int (*run)(const ConvertFlags&)) {
     auto* command = add(app, name, summary, [this, run] {
       if (!from_.empty()) convert_.from = {from_};
       return run(convert_);
     });
-    command->add_flag("--force", convert_.force, "replace what is there already (default: an error)");
+    command->add_flag("--force", convert_.force, "replace existing files (default: an error)");
     return command;
   }
 
@@ -94,7 +94,7 @@ class Commands {
 };
 
 int main_command(int argc, char** argv) {
-  CLI::App app(std::string("Looks into files of tensors and checkpoints, compares and converts them.") + kFileKinds,
+  CLI::App app(std::string("Shows, compares and converts files of tensors and checkpoints.") + kFileKinds,
                "cohort ckpt");
   app.set_version_flag("--version", "cohort-ckpt " COHORT_VERSION, "show the version");
   app.require_subcommand(1);
@@ -105,7 +105,8 @@ int main_command(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);
     const std::string problem =
         parse_problem(app, error, {{"info", "ls"}, {"inspect", "ls"}, {"list", "ls"}, {"compare", "diff"}});
-    base::log_error(problem + "\n  hint: cohort ckpt --help lists the commands, cohort ckpt COMMAND --help its flags");
+    base::log_error(problem +
+                    "\n  hint: run cohort ckpt --help for the commands, cohort ckpt COMMAND --help for its flags");
     return kUsageError;
   }
   return commands.run();
@@ -121,14 +122,14 @@ void* run_call(void* argument) {
   Call& call = *static_cast<Call*>(argument);
   try {
     call.exit_code = main_command(call.argc, call.argv);
-  } catch (const std::exception& error) {  // memory that ran out
+  } catch (const std::exception& error) {  // out of memory
     base::log_error(error.what());
     call.exit_code = kFault;
   }
   return nullptr;
 }
 
-// Files hold lists in lists, each of which is a call within a call: they need more than a small stack (ulimit -s).
+// Files may have nested lists, which are read recursively and need more than a small stack (ulimit -s).
 int run_on_own_stack(int argc, char** argv) {
   constexpr size_t kStackBytes = size_t{8} << 20;
   Call call{argc, argv, kFault};

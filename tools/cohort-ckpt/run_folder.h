@@ -9,7 +9,7 @@
 
 namespace cohort::ckpt_cli {
 
-/// True if it holds a checkpoint, or a save that was cut short.
+/// Whether it has a checkpoint, or a save that was interrupted.
 inline bool is_run_folder(const std::string& path) {
   const auto names = base::names_in_folder(path);
   return names && std::any_of(names->begin(), names->end(), [](const std::string& name) {

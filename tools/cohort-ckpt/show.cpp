@@ -1,4 +1,4 @@
-// cohort-ckpt show: values, and what the numbers of tensors are like.
+// cohort-ckpt show: prints values, and statistics of tensors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ base::Error unknown_name(const TensorSource& source, const std::string& name) {
   for (const auto& entry : source.contents().values) names.push_back(entry.name);
   return base::Error(fmt::format("\"{}\" has no tensor or value \"{}\"{}", source.path(), name,
                                  base::did_you_mean(name, names)))
-      .with_hint(fmt::format("cohort ckpt ls {} lists the tensors", source.path()));
+      .with_hint(fmt::format("run cohort ckpt ls {} to list the tensors", source.path()));
 }
 
 base::Result<std::vector<double>> first_numbers(const TensorSource& source, size_t tensor, int64_t count) {
@@ -41,7 +41,7 @@ base::Result<std::vector<double>> first_numbers(const TensorSource& source, size
   return numbers;
 }
 
-// Integers as such.
+// Keeps integers as integers.
 Json json_element(const files::TensorInfo& info, double number) {
   return files::is_inexact(info.dtype) ? json_number(number) : Json(static_cast<int64_t>(number));
 }

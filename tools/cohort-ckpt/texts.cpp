@@ -37,7 +37,7 @@ std::string entries_text(const PickleValue& value) {
   return text + "}";
 }
 
-// Python's 1.0, not 1.
+// Returns 1.0, as Python does, not 1.
 std::string float_text(double number) {
   const auto text = fmt::format("{}", number);
   return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;

@@ -1,4 +1,4 @@
-// cohort-ckpt verify: that a file is what it says, down to its checksums.
+// cohort-ckpt verify: checks a file, down to its checksums.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -17,9 +17,9 @@ namespace {
 
 struct Verdict {
   std::string path;
-  /// Empty: it is whole.
+  /// Empty if the file is complete and undamaged.
   std::string problem;
-  /// "12 files, 1.2 GiB, all with checksums".
+  /// A summary: "12 files, 1.2 GiB, all with checksums".
   std::string what = {};
 };
 
@@ -56,7 +56,7 @@ Verdict verdict_on_file(const std::string& path) {
 }
 
 base::Result<std::vector<Verdict>> verdicts_on(const std::string& path) {
-  std::error_code error;  // what cannot be looked at cannot be opened either, which says why
+  std::error_code error;  // an error here comes again, with its reason, when the file is opened
   if (std::filesystem::exists(path + "/" + files::kManifestName, error))
     return std::vector{verdict_on_checkpoint(path)};
   if (!is_run_folder(path)) return std::vector{verdict_on_file(path)};

@@ -1,4 +1,4 @@
-// cohort-data: gets official data sets, and makes small stand-ins in the same formats. Links no LibTorch.
+// cohort-data: downloads official datasets, and makes small synthetic ones in the same formats. Does not link LibTorch.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -29,7 +29,7 @@ void hear_signals(void (*handler)(int)) {
   std::signal(SIGTERM, handler);
 }
 
-// Signals end the program from here on: it has only its result to write, which somebody may fail to read.
+// From here on signals end the program: it only has to print its result, and a reader may not read it.
 void finish_work() { hear_signals(SIG_DFL); }
 
 void print(const std::string& text) { (void)base::write_all(STDOUT_FILENO, text); }
@@ -40,12 +40,11 @@ int fail(const base::Error& error) {
 }
 
 int list_command() {
-  std::string text = "Sets that \"cohort-data fetch NAME\" gets from where they are published:\n";
+  std::string text = "Official datasets, for \"cohort-data fetch NAME\":\n";
   for (const auto& set : files::official_sets()) text += fmt::format("  {:<17} {}\n", set.name, set.summary);
-  text += "\nStand-ins that \"cohort-data make NAME\" writes:\n";
+  text += "\nSynthetic datasets, for \"cohort-data make NAME\":\n";
   for (const auto& set : files::stand_ins()) {
-    text +=
-        fmt::format("  {:<17} {}; {} unless --samples says otherwise\n", set.name, set.summary, set.default_samples);
+    text += fmt::format("  {:<17} {}; {} samples by default\n", set.name, set.summary, set.default_samples);
   }
   print(text);
   return 0;
@@ -59,7 +58,7 @@ struct FetchFlags {
   int stall_timeout = 60;
 };
 
-// One line that is written over again, where a person looks at it.
+// Rewrites one line, if a person looks at it.
 void show_progress(const files::SetFile& file, uint64_t done, uint64_t total) {
   if (!isatty(STDERR_FILENO)) return;
   const std::string all = total ? " of " + base::format_bytes(total) : "";
@@ -107,46 +106,46 @@ int make_command(MakeFlags flags) {
 }
 
 void add_fetch(CLI::App& app, FetchFlags& flags) {
-  auto* const command = app.add_subcommand("fetch", "get an official set, and compare it with its published digest");
-  command->add_option("NAME", flags.name, "which set; cohort-data list names them")->required();
+  auto* const command =
+      app.add_subcommand("fetch", "download an official dataset, and compare it with its published digest");
+  command->add_option("NAME", flags.name, "the dataset; cohort-data list names them")->required();
   command->add_option("--root", flags.root, "folder to put it into (default: data)");
   command->add_option("--mirror", flags.mirror,
-                      "http://host:port, to ask there for the same paths (default: the publishers' hosts)");
+                      "http://host:port that has the same paths (default: the publishers' hosts)");
   command->add_option("--connect-timeout", flags.connect_timeout, "seconds to wait for a connection (default: 30)")
       ->check(CLI::Range(1, 86400));
-  command->add_option("--stall-timeout", flags.stall_timeout, "seconds in which some byte must come (default: 60)")
+  command->add_option("--stall-timeout", flags.stall_timeout, "seconds to wait for data (default: 60)")
       ->check(CLI::Range(1, 86400));
 }
 
 void add_make(CLI::App& app, MakeFlags& flags) {
-  auto* const command = app.add_subcommand("make", "write a small stand-in in the format of the real set");
-  command->add_option("NAME", flags.name, "which stand-in; cohort-data list names them")->required();
+  auto* const command = app.add_subcommand("make", "write a small synthetic dataset in the format of the official one");
+  command->add_option("NAME", flags.name, "the dataset; cohort-data list names them")->required();
   command->add_option("--root", flags.root, "folder to put it into (default: data)");
   command
       ->add_option("--samples", flags.options.num_samples,
-                   "samples for training; a fifth as many are made for testing (default: the set's own, see list)")
+                   "samples for training; the test set gets a fifth of it (default: see list)")
       ->check(CLI::Range(int64_t{1}, int64_t{10'000'000}));
   command->add_option("--seed", flags.options.seed, "the same seed gives the same bytes (default: 0)");
   command->add_flag("--python", flags.options.pickled,
                     "cifar10 and cifar100: batches that Python's pickle reads (default: binary)");
-  command->add_flag("--force", flags.options.overwrite, "replace the set if it is there (default: an error)");
+  command->add_flag("--force", flags.options.overwrite, "replace an existing dataset (default: an error)");
 }
 
 int main_command(int argc, char** argv) {
-  CLI::App app("Gets data sets from where they are published, and makes small ones in the same formats.",
-               "cohort-data");
+  CLI::App app("Downloads official datasets, and makes small synthetic ones in the same formats.", "cohort-data");
   app.set_version_flag("--version", "cohort-data " COHORT_VERSION, "show the version");
   app.require_subcommand(1);
   FetchFlags fetch_flags;
   MakeFlags make_flags;
-  auto* const list = app.add_subcommand("list", "name the sets that can be fetched and made");
+  auto* const list = app.add_subcommand("list", "list the datasets that can be downloaded and made");
   add_fetch(app, fetch_flags);
   add_make(app, make_flags);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    base::log_error(parse_problem(app, error) + "\n  hint: cohort-data --help lists the commands and their flags");
+    base::log_error(parse_problem(app, error) + "\n  hint: run cohort-data --help for the commands and their flags");
     return kUsageError;
   }
   if (list->parsed()) return list_command();
@@ -161,7 +160,7 @@ int main(int argc, char** argv) {
   cohort::base::open_standard_streams();
   try {
     return cohort::data_cli::main_command(argc, argv);
-  } catch (const std::exception& error) {  // memory that ran out
+  } catch (const std::exception& error) {  // out of memory
     cohort::base::log_error(error.what());
     return 1;
   }

@@ -2,17 +2,17 @@
 # Cross-compiles the shared-memory engine for aarch64 and runs its tests under qemu-user: the NEON kernels, and every memory
 # order on a processor model other than x86's. Everything goes into build/aarch64.
 #
-# Ends with 0 and says so where the distribution has no cross compiler or emulator, or where they are missing and only root
-# could install them; tools/dev/count_skips.py counts that.
+# Ends with 0 and a message if the distribution has no cross compiler or emulator, or if they are missing and only root could
+# install them; tools/dev/count_skips.py counts that.
 #
 #   COHORT_AARCH64_FILTER   the tests that run (a --gtest_filter)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 packages=(g++-aarch64-linux-gnu qemu-user libgtest-dev libfmt-dev nlohmann-json3-dev libcli11-dev)
-# Not the tests whose ranks are processes: qemu-user cannot start a program of the emulated machine from within, does not fork
+# Excludes tests whose ranks are processes: qemu-user cannot start a program of the emulated machine from within, does not fork
 # reliably while there are threads, and its parent sees other exit codes and signals than the program has.
 processes='*Process*:*Forked*:CallSites.NameTheProgramHoweverItWasStarted:*Killed*'
-# And it passes MADV_REMOVE by.
+# And qemu-user ignores MADV_REMOVE.
 processes+=':ArenaGroups.*:ArenaFailures.*:Arena.Limit*:Arena.IsItsOwners*:Arena.*Back*'
 processes+=':*RankThat*:*StoppedRank*:Dump.OfEveryOperation:DumpSignal.*:DumpAtExit.*:DumpOnTimeout.*'
 filter=${COHORT_AARCH64_FILTER:-*:-$processes}
@@ -41,11 +41,11 @@ emulator=(qemu-aarch64 -L /usr/aarch64-linux-gnu)
 cross=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64
        -DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++
        "-DCMAKE_CROSSCOMPILING_EMULATOR=$(IFS=';'; echo "${emulator[*]}")")
-package_of() {  # package, file: the folder of that file
+package_of() {  # package, file: prints the folder of that file
   dirname "$(dpkg -L "$1" | grep "/$2\$" | head -n 1)"
 }
 
-# Libraries have to be compiled for aarch64; the headers of fmt, nlohmann_json and CLI11 serve every machine.
+# Libraries must be compiled for aarch64; the headers of fmt, nlohmann_json and CLI11 work on every machine.
 googletest=$build/googletest
 if [[ ! -e $googletest/complete ]]; then
   say "building googletest"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Names the files that a change touches: what differs from origin/main and what is not committed; where that is nothing, the last commit.
+# Lists the files of a change: differences from origin/main and uncommitted changes; without any, the last commit.
 # COHORT_CHANGED_BASE: the commit to compare with instead.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

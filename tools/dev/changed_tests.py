@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Says which tests a change can affect, as variables of a shell: chosen_ctest (an expression), chosen_pytest, left_out.
+"""Prints which tests a change can affect, as variables of a shell: chosen_ctest (an expression), chosen_pytest, left_out.
 
     tools/dev/changed_tests.py [FILE ...]      default: what tools/dev/changed_files.sh names
 
@@ -15,7 +15,7 @@ import sys
 import check_layers
 from sources import ROOT
 
-# Folders of tests that no layer has the name of: the layers that they stand on.
+# Folders of tests without a layer of the same name, and the layers that they depend on.
 STANDS_ON = {
     "conformance": ["comm", "shm"],
     "extras": [layer for layer in check_layers.BELOW if layer.startswith("extras/")],
@@ -35,7 +35,7 @@ STANDS_ON = {
     "e2e/examples": ["train", "models", "parallel", "extras/data", "extras/models", "extras/train"],
     "e2e/benchmarks": ["comm", "parallel", "store", "elastic", "checkpoint", "pipeline"],
 }
-# What a file outside cohort/ reaches: layers, or folders of tests.
+# The layers, or folders of tests, that a file outside cohort/ can affect.
 REACHES = [
     (r"docs/|README\.md|CHANGELOG\.md|CONTRIBUTING\.md|HACKING\.md|LICENSE", [], ["tools"]),
     (r"examples/", [], ["e2e/examples", "models", "tools"]),
@@ -49,7 +49,8 @@ REACHES = [
 
 
 def above(layers):
-    """These and all that stand on them: of BELOW, which names lower layers first, each step adds the next ones."""
+    """Returns these layers and all that depend on them: each step of BELOW, which names lower layers first, adds the next
+    ones."""
     found = set(layers)
     for name, below in check_layers.BELOW.items():
         if set(below) & found:
@@ -58,7 +59,7 @@ def above(layers):
 
 
 def folder_of(path):
-    """The folder of tests that a file of tests/ belongs to."""
+    """Returns the folder of tests that a file of tests/ belongs to."""
     parts = path.split("/")[1:-1]
     if parts[:2] == ["e2e", "programs"]:
         return "/".join(["e2e", *parts[2:3]])
@@ -66,7 +67,7 @@ def folder_of(path):
 
 
 def reached(paths, folders):
-    """(layers, folders of tests), or None where everything may be."""
+    """Returns (layers, folders of tests), or None if everything may be affected."""
     layers, direct = set(), set()
     for path in paths:
         if layer := check_layers.layer_of(path):
@@ -83,7 +84,7 @@ def reached(paths, folders):
 
 
 def folders_of_tests(root=ROOT):
-    """{folder: (programs of ctest, whether pytest has tests there)}"""
+    """Returns {folder: (programs of ctest, whether pytest has tests there)}."""
     folders = {}
     for folder in [*sorted((root / "tests").iterdir()), *sorted((root / "tests/e2e").iterdir())]:
         name = folder.relative_to(root / "tests").as_posix()
@@ -98,7 +99,7 @@ def folders_of_tests(root=ROOT):
 
 
 def choose(paths, folders):
-    """(expression for ctest, paths for pytest, what is left out)"""
+    """Returns (expression for ctest, paths for pytest, what is left out)."""
     found = reached(paths, folders)
     chosen = sorted(folders) if found is None else sorted(found[1])
     programs = [program for folder in chosen for program in folders[folder][0]]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every check that needs no build. Runs all of them, then fails if one did.
+# Runs every check that needs no build, then fails if one of them failed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 status=0

@@ -17,7 +17,7 @@ from sources import ROOT, files, report, without_comments
 CAPS = {"members": 20, "files": 25, "function": 70, "parameters": 6, "width": 130, "readme": 200}
 SHRINKING = ("members", "files")
 SOURCES = ("*.h", "*.cpp", "*.py", "*.sh")
-# One of these makes its whole unity source twice as dear to compile.
+# Each of these doubles the compile time of its whole unity source.
 ALL_OF_LIBTORCH = re.compile(r"\s*#\s*include\s*<torch/(torch|all|nn|optim)\.h>")
 LAMBDA = re.compile(r"\[[^\[\]]*\]\s*\([^{}]*\)[^(){}]*$")
 MARK = re.compile(r"(?m)^(?:TIER|BACKEND|PLACE)(?:_OF_FILE)?\(\w+\)[ \t]*$")  # tests/support/marks.h
@@ -25,7 +25,7 @@ NOT_A_FUNCTION = re.compile(r"\b(if|for|while|switch|catch|else|do|namespace|cla
 
 
 def functions(text):
-    """(name, first line, number of lines, number of parameters) of each function or lambda with a body."""
+    """Returns (name, first line, number of lines, number of parameters) of each function or lambda with a body."""
     text = re.sub(r"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda m: "\n" * m.group(0).count("\n"), without_comments(text))
     text = MARK.sub("", text)
     found, stack, start, parens = [], [], 0, 0
@@ -80,7 +80,7 @@ class Budgets:
         self.allowed, self.largest, self.errors = allowed, collections.Counter(), []
 
     def check(self, path, kind, value, error):
-        """`error` if there is too much of it; `path`: whose limit counts."""
+        """Adds `error` if the value exceeds its limit. `path`: the file or folder with the limit."""
         self.largest[path, kind] = max(self.largest[path, kind], value)
         if value > self.allowed.get((path, kind), (CAPS[kind], ""))[0]:
             self.errors.append(error)
@@ -103,7 +103,7 @@ class Budgets:
             self.check(folder, "files", count, f"{folder}: {count} source files, a folder may have {CAPS['files']}: divide it into folders")
 
     def check_limits(self):
-        """Those of what shrinks are not higher than need be."""
+        """Checks that limits of members and files are not higher than needed."""
         for (path, kind), (limit, where) in self.allowed.items():
             value = self.largest[path, kind]
             if kind in SHRINKING and value < limit:

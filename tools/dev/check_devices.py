@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The library asks whether a tensor is on the CPU or not, never whether it is on CUDA: what names one type of accelerator leaves the
-others out. NCCL's folder, the table of backends and PyTorch's lists of devices with foreach and fused kernels may."""
+"""The library asks whether a tensor is on the CPU, never whether it is on CUDA: code that names one type of accelerator excludes
+the others. Allowed: NCCL's folder, the table of backends, and PyTorch's lists of devices with foreach and fused kernels."""
 import pathlib
 import re
 import sys

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Every environment variable that the code names is on docs/environment_variables.md, and only base/env.cpp reads them."""
+"""docs/environment_variables.md has every environment variable that the code names, and only base/env.cpp reads them."""
 import pathlib
 import re
 import sys
 
 from sources import ROOT, files, report
 
-# A call, an entry of a worker's environment, or the constant that such a one is given: `kAgentVariable = "COHORT_AGENT"`.
+# A call, an entry of a worker's environment, or the constant for one: `kAgentVariable = "COHORT_AGENT"`.
 CALL = re.compile(r'(?:\b(?:get_env|env_int|env_bool|required_env_int|set_env)\s*\(\s*|variables(?:\.emplace\(|\[)|\bk\w*Variable\s*=\s*)'
                   r'"([A-Z][A-Z0-9_]+)"')
 RAW = re.compile(r"\b(?:std::)?(?:secure_)?getenv\s*\(")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An Error becomes an exception in one place, cohort/comm/error/throw_error.h: so all texts have one form."""
+"""An Error becomes an exception only in cohort/comm/error/throw_error.h, so that all texts have one form."""
 import pathlib
 import re
 import sys

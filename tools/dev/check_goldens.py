@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Goldens (tests/e2e/golden.py) are whole, small, of the release that setup.sh installs, and of the scripts that are beside their tests;
-no test is without its own, or the gate starts PyTorch for it."""
+"""Goldens (tests/e2e/golden.py) are complete, small, of the release that setup.sh installs, and of the scripts beside their
+tests. Every test has its own golden, as the gate would otherwise start PyTorch for it."""
 import pathlib
 import re
 import sys
@@ -37,7 +37,7 @@ def fault_of(path, release):
 
 
 def faults(root):
-    """[(test, what is wrong)]"""
+    """Returns [(test, what is wrong)]."""
     goldens = files(root, "tests/*/goldens/*.safetensors")
     release = release_of(root) if goldens else ""
     found = [(golden_file.owner_of(path), f"{path.relative_to(root)}: {fault}") for path in goldens if (fault := fault_of(path, release))]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""An arrow in an #include points down only: each layer may include the layers named here and nothing else of ours, and each
-room of a layer that has rooms only the rooms named with it."""
+"""An #include points down only: each layer may include the layers named here and no other layer of the project, and each room of
+a layer with rooms may include only the rooms named with it."""
 import pathlib
 import re
 import sys
@@ -33,7 +33,7 @@ BELOW = {
     "extras/models": ["models"],
     "extras/train": ["base", "report", "comm", "train", "extras/report"],
 }
-# Folders of a layer, lowest first. The backends stand side by side: what chooses between them is the registry.
+# Folders of a layer, lowest first. The backends are at the same level; the registry chooses between them.
 BACKENDS = ["gloo", "nccl", "shm"]
 ROOMS = {
     "comm": {
@@ -104,7 +104,7 @@ ROOMS = {
         "dcp": ["elements", "pt", "safetensors", "plan"],
         "sources": ["elements", "pt", "safetensors", "plan", "dcp"],
     },
-    # What users include stands in the folder itself, above its rooms.
+    # Headers for users are in the folder itself, above its rooms.
     "parallel/fsdp": {
         "settings": [],
         "tensors": ["settings"],
@@ -157,20 +157,21 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]')
 
 
 def layer_of(path):
-    """Of "cohort/comm/group/device.h" "comm", of "cohort/extras/models/resnet.h" "extras/models"; None where there is none."""
+    """Returns "comm" for "cohort/comm/group/device.h", "extras/models" for "cohort/extras/models/resnet.h"; None for other
+    paths."""
     parts = pathlib.PurePath(path).parts
     depth = 3 if parts[1:2] == ("extras",) else 2
     return "/".join(parts[1:depth]) if parts[0] == "cohort" and len(parts) > depth else None
 
 
 def room_of(path, folder):
-    """The folder in `folder` that the file is in, "" for `folder` itself; None where the file is elsewhere."""
+    """Returns the folder in `folder` that the file is in, "" for `folder` itself; None if the file is elsewhere."""
     inside = pathlib.PurePath(path)
     return next(iter(inside.relative_to(f"cohort/{folder}").parts[:-1]), "") if inside.is_relative_to(f"cohort/{folder}") else None
 
 
 def room_errors(path, number, target):
-    """Of an #include of one of our headers."""
+    """Checks an #include of one of the project's headers."""
     errors = []
     for folder, rooms in ROOMS.items():
         room, other = room_of(path, folder), room_of(target, folder)

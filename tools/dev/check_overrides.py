@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the library replaces in LibTorch for a whole process: kernels in one place alone, other globals in the sources named here, and
-all of it on the page, since two libraries that replace the same thing do not see each other."""
+"""Replacements in LibTorch for the whole process: kernels only in one place, other globals only in the sources named here, and
+all of them on the page, as two libraries that replace the same thing do not notice each other."""
 import pathlib
 import re
 import sys

@@ -10,7 +10,7 @@ from sources import ROOT, files, report, without_comments
 LIST = "cmake/public_headers.cmake"
 UMBRELLA = "cohort/cohort.h"
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.M)
-# What a user's program would need to have, or pays 20 s per source for.
+# Headers that a user's program would need to have installed, or that cost 20 s per source.
 NOT_FOR_USERS = re.compile(r"^(nlohmann/|CLI/|fmt/|openssl/|boost/|gloo/|torch/torch\.h$|torch/all\.h$|torch/extension\.h$)")
 
 
@@ -62,7 +62,7 @@ def header_errors(root, header, public):
 
 
 def export_errors(root, public):
-    """COHORT_API is for what users can include; what is exported for others says for whom."""
+    """Checks that COHORT_API is only on what users can include, and that other exports name their users."""
     errors = []
     for path in files(root, "cohort/*.h"):
         name = path.relative_to(root).as_posix()

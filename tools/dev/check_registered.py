@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every test runs: each tests/**/*_test.cpp is named by a CMakeLists.txt above it, each Python test is collected, under a name of its own."""
+"""Every test runs: a CMakeLists.txt above it names each tests/**/*_test.cpp, and pytest collects each Python test, under a unique
+name."""
 import pathlib
 import re
 import sys
@@ -26,7 +27,7 @@ def cmake_errors(root):
 def python_errors(root):
     errors, paths, first = [], files(root, "tests/*.py"), {}
     for path in paths:
-        # pytest puts every folder of tests on the path: of two modules with one name, the second would be the first.
+        # pytest puts every folder of tests on the path: of two modules with the same name, it would import the first one twice.
         if path.name != "conftest.py" and (other := first.setdefault(path.name, path)) != path:
             errors.append(f"{path.relative_to(root)}:1: {other.relative_to(root)} has the same name, and pytest imports one of them only")
         if re.search(r"^def test_|^class Test", path.read_text(), re.M) and not re.match(r"test_.*\.py$|.*_test\.py$", path.name):

@@ -23,20 +23,20 @@ class Scope:
 
 
 def without(pattern, text):
-    """The text without what matches, again and again, so that what is nested goes as well."""
+    """Returns the text without all matches, repeated until nothing matches, so that nested ones are removed, too."""
     while (shorter := re.sub(pattern, "", text)) != text:
         text = shorter
     return text
 
 
 def bare(statement):
-    """Without labels, attributes and what stands between < and >."""
+    """Returns the text without labels, attributes and text between < and >."""
     statement = DECLTYPE.sub("auto", ATTRIBUTE.sub(" ", ACCESS.sub("", statement)))
     return without(r"<[^<>;{}]*>", statement).strip()
 
 
 def num_data(statement):
-    """How many data members a statement of a class's body declares."""
+    """Returns how many data members a statement of a class's body declares."""
     statement = bare(statement)
     if not statement or NO_DATA.search(statement):
         return 0
@@ -49,7 +49,7 @@ def num_data(statement):
 
 
 def classes(text):
-    """(name, line, number of data members) of each class that has a name."""
+    """Returns (name, line, number of data members) of each class that has a name."""
     text = re.sub(r"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda m: "\n" * m.group(0).count("\n"), without_comments(text))
     found, outer, scope, line = [], [], Scope(), 1
     parts = re.split(r"([{};])", text)
@@ -73,8 +73,8 @@ def classes(text):
 
 
 def after(inner, scope, rest):
-    """What the statement is that goes on after the braces of `inner`, if it does."""
+    """Returns the beginning of the statement that continues after the braces of `inner`, if it does."""
     if inner.name is not None:
         scope.members += inner.members if not inner.name else 0
-        return "auto " if inner.name else "using "  # of a named type what follows is data
+        return "auto " if inner.name else "using "  # after a named type, data members follow
     return scope.statement + "{}" if re.match(r"\s*(?:$|[,=])", rest) else ""

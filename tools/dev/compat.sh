@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Builds Cohort with GCC against the other supported releases of LibTorch and runs the tests that need no Python. (`make test` builds
-# with Clang where that is installed.)
+# Builds Cohort with GCC against the other supported releases of LibTorch and runs the tests that need no Python. (`make test`
+# builds with Clang if it is installed.)
 #
 #   tools/dev/compat.sh [OPTION] [RELEASE ...]   default: 2.11.0 2.12.0 cuda-2.11.0; the newest release is what `make test` uses
 #     --fetch-only     enough for tests/e2e/store/store_releases_test.py
-#     --compile-only   all that includes LibTorch's headers is read by the compiler, nothing is built; .ci/run does this
+#     --compile-only   the compiler only reads all sources that include LibTorch's headers; .ci/run does this
 #
-# cuda-RELEASE is the CUDA wheel with all it needs (4.6 GB): Cohort's NCCL backend is compiled, linked and loaded. Without a
-# GPU its tests show that it is there and that asking for it says what is missing.
-# Each release is fetched once with pip into build/compat/RELEASE (about 0.6 GB: headers and the CPU libraries only). A CPU
-# wheel is taken where pip's sources or PyTorch's CPU index have one, else the default CUDA wheel, which runs on CPU too
-# once the two CUDA libraries that libtorch_cpu.so names lie beside it.
+# cuda-RELEASE is the CUDA wheel with all its dependencies (4.6 GB): Cohort's NCCL backend is compiled, linked and loaded. Without
+# a GPU its tests show that the backend exists, and that using it reports what is missing. Each release is fetched once with pip
+# into build/compat/RELEASE (about 0.6 GB: headers and the CPU libraries only). Takes a CPU wheel if pip's sources or PyTorch's
+# CPU index have one, else the default CUDA wheel, which runs on the CPU, too, with the two CUDA libraries that libtorch_cpu.so
+# needs beside it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD/build/compat
@@ -88,8 +88,8 @@ fetch() {  # release
     touch "$folder/complete"
 }
 
-# The sources of the layers that include LibTorch, no objects: that the headers fit is what can differ between releases.
-# Without optimisation GCC does not see that TORCH_CHECK(false) never returns.
+# Compiles the sources of the layers that include LibTorch, without objects: only the headers can differ between releases. Without
+# optimisation GCC does not see that TORCH_CHECK(false) never returns.
 compile() {  # release
   local build=$root/$1/compile
   cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -Wno-return-type" -DCOHORT_TORCH_ROOT="$root/$1/torch" \

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Says how many tests were skipped and why; ends with 1 if more were than tools/dev/expected_skips.txt expects.
+"""Prints how many tests were skipped and why; ends with 1 if more were skipped than tools/dev/expected_skips.txt expects.
 
     tools/dev/count_skips.py [FOLDER [EXPECTED]]
 
-Reads what the runners wrote into FOLDER (build/test-logs): *.xml of ctest and pytest (JUnit's format), and *.skipped, one
-`name: reason` per line, of scripts that left out a whole step. A line of EXPECTED is `number pattern reason`; a test's name
-is `ctest: shm.Suite.Name` or `pytest: tests.e2e.layer.file_test.test_name[value]`, with the name of the XML file before the colon.
+Reads the runners' output in FOLDER (build/test-logs): *.xml of ctest and pytest (JUnit's format), and *.skipped of scripts that
+left out a whole step, with one `name: reason` per line. A line of EXPECTED is `number pattern reason`; a test's name is `ctest:
+shm.Suite.Name` or `pytest: tests.e2e.layer.file_test.test_name[value]`, with the name of the XML file before the colon.
 """
 import collections
 import fnmatch
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def reason_of(case, skipped):
-    """pytest says it in the message; of GoogleTest's GTEST_SKIP() the words follow a line `file:line: Skipped`."""
+    """Returns the reason: pytest has it in the message; GoogleTest's GTEST_SKIP() after a line `file:line: Skipped`."""
     said = re.search(r"^\S+:\d+: Skipped\n((?:(?!\[ |\S+:\d+: ).+\n?)*)", case.findtext("system-out") or "", re.M)
     words = said.group(1) if said else skipped.get("message") or skipped.text or "no reason is given"
     return " ".join(words.split())
@@ -37,7 +37,7 @@ def skips_of_xml(path):
 
 
 def skips_in(folder):
-    """([(name, reason)], number of tests, errors)"""
+    """Returns ([(name, reason)], number of tests, errors)."""
     found, num_tests, errors = [], 0, []
     for path in sorted(folder.glob("*.xml")):
         try:

@@ -1,4 +1,4 @@
-"""C++ text as tokens, and which of them are code that runs: what generate_mutants.py reads. It knows no types and no preprocessor.
+"""C++ text as tokens, and which of them are executed code, for generate_mutants.py. It knows neither types nor the preprocessor.
 
 Spaces tell a comparison from a template's bracket and a product from a pointer: all sources are formatted (tools/dev/format.sh).
 """
@@ -30,7 +30,7 @@ class Token:
 
 @dataclasses.dataclass
 class Body:
-    """A function's body: its tokens are those from `begin` up to `end`, its head begins at `head`."""
+    """A function's body: its tokens are those from `begin` up to `end`; its head begins at `head`."""
     head: int
     begin: int
     end: int
@@ -51,15 +51,15 @@ class Source:
         return 0 <= i < len(self.tokens) and self.tokens[i].kind == "sign" and self.tokens[i].text in texts
 
     def word(self, i):
-        """The name at `i`, or ""."""
+        """Returns the name at `i`, or ""."""
         return self.tokens[i].text if 0 <= i < len(self.tokens) and self.tokens[i].kind == "name" else ""
 
     def text_of(self, begin, end):
-        """The text of the tokens from `begin` up to `end`."""
+        """Returns the text of the tokens from `begin` up to `end`."""
         return self.text[self.tokens[begin].begin:self.tokens[end - 1].end]
 
     def one_line(self, begin, end):
-        """The same without line breaks and comments."""
+        """Returns the same without line breaks and comments."""
         tokens = self.tokens[begin:end]
         gaps = [" " if before.end < after.begin else "" for before, after in zip(tokens, tokens[1:])]
         return "".join(token.text + gap for token, gap in zip(tokens, [*gaps, ""]))
@@ -83,7 +83,7 @@ class Source:
         return match
 
     def _brackets_around(self):
-        """Of each token the index of the bracket it is in, or -1."""
+        """Returns for each token the index of the bracket it is in, or -1."""
         around, stack = [], [-1]
         for i in range(len(self.tokens)):
             if self.match.get(i, i) < i:
@@ -100,7 +100,7 @@ class Source:
         return before.text == "template" or before.end == self.tokens[i].begin and (before.kind == "name" or before.text == "]")
 
     def bodies(self):
-        """Bodies of functions that run: none of constexpr ones, and no initializer outside functions."""
+        """Returns bodies of functions that run: without constexpr functions, and without initializers outside functions."""
         found, head, i = [], 0, 0
         while i < len(self.tokens):
             if self.is_sign(i, "(", "[", "<") and i in self.match:
@@ -120,7 +120,7 @@ class Source:
         return found
 
     def top(self, begin, end):
-        """Indices from `begin` up to `end` that are in no bracket of their own."""
+        """Returns indices from `begin` up to `end` that are not in a bracket of their own."""
         i = begin
         while i < end:
             yield i
@@ -129,7 +129,7 @@ class Source:
             i += 1
 
     def _kind_of_block(self, head, brace):
-        """Of a block outside functions: scope (of a namespace or class), body, initializer, or constant."""
+        """Returns the kind of a block outside functions: scope (of a namespace or class), body, initializer, or constant."""
         top = list(self.top(head, brace))
         words = {self.word(i) for i in top}
         if "enum" in words:
@@ -153,7 +153,8 @@ class Source:
         return False
 
     def constants(self, body):
-        """Indices of a body's tokens whose place wants a constant or a declaration: template arguments, labels, sizes of arrays."""
+        """Returns indices of a body's tokens that need a constant or a declaration: template arguments, labels, sizes of
+        arrays."""
         found, i = set(), body.begin
         while i < body.end:
             end = self._end_of_constant(i, body)
@@ -162,7 +163,7 @@ class Source:
         return found
 
     def _end_of_constant(self, i, body):
-        """The index behind a constant that begins at `i`, or `i` where none does."""
+        """Returns the index after a constant that begins at `i`, or `i` if none does."""
         after = self.match.get(i, i - 1) + 1
         if self.is_sign(i, "<") and i in self.match:
             return after
@@ -181,7 +182,7 @@ class Source:
         return i
 
     def next_sign(self, i, end, sign):
-        """The first `sign` from `i` on that is in no bracket of its own, or `end`."""
+        """Returns the first `sign` from `i` on that is not in a bracket of its own, or `end`."""
         return next((j for j in self.top(i, end) if self.is_sign(j, sign)), end)
 
     def _is_lambda(self, bracket):
@@ -189,7 +190,7 @@ class Source:
         return not (before.kind == "name" and before.text not in STATEMENT_WORDS or before.text in (")", "]"))
 
     def _is_declared(self, i):
-        """Whether the name at `i` stands behind a type."""
+        """Whether the name at `i` follows a type."""
         before = self.tokens[i - 1]
         return bool(self.word(i)) and (before.kind == "name" and before.text not in STATEMENT_WORDS - {"const", "auto", "static"}
                                        or before.text in ("*", "&") and not before.is_spaced or self.is_sign(i - 1, ">") and i - 1 in self.match)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formats all sources of the project; with --check it only says which ones are not formatted.
+# Formats all sources of the project; with --check it only lists those that are not formatted.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.h' '*.cpp' | xargs -r ls -d 2>/dev/null)

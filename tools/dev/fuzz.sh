@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Fuzz targets (tests/fuzz/fuzz.h): each gets its corpus, and what is made from it, for some time. Ends with 1 if one found a
-# fault: its output says which input, kept in build/fuzz/, and the command that repeats it.
+# Runs fuzz targets (tests/fuzz/fuzz.h): each gets its corpus, and inputs made from it, for some time. Ends with 1 if one finds a
+# fault: its output names the input, kept in build/fuzz/, and the command that repeats it.
 #
-#   FUZZ_SECONDS   for each target (default 60)
-#   FUZZ_TARGETS   names, default: all
-#   FUZZ_ENGINE    libfuzzer: clang's, which looks for new paths through the code and keeps what it finds in build/fuzz/finds/;
-#                  plain: our own driver, in the build of make asan; default: libfuzzer where there is a clang that has it
-#   FUZZ_SEED      a number, to do the same again
+#   FUZZ_SECONDS   seconds for each target (default 60)
+#   FUZZ_TARGETS   names of targets (default: all)
+#   FUZZ_ENGINE    libfuzzer: clang's, which searches for new code paths and keeps its inputs in build/fuzz/finds/;
+#                  plain: our own driver, in the build of make asan; default: libfuzzer if a clang has it
+#   FUZZ_SEED      a number, to repeat a run
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 seconds=${FUZZ_SECONDS:-60}
@@ -16,7 +16,7 @@ out=build/fuzz
 
 say() { echo "fuzz: $*" >&2; }
 
-# The layers use std::source_location, which clang knows since 16.
+# The layers use std::source_location, which needs clang 16.
 find_clang() {
   local clang
   for clang in clang++ $(compgen -c clang++- | sort -t- -k2 -n -r -u); do

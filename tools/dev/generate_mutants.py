@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Says where a source can be broken: all changes of a few kinds that its tokens allow.
+"""Finds the places where a source can be broken: all changes of a few kinds that its tokens allow.
 
     tools/dev/generate_mutants.py FILE ...     prints them: line, kind, old -> new
 
-sample_mutants.py draws from them. Each change is of a whole expression or statement, as it becomes a choice at run time. Types are
-not known: a change that does not compile is found by the compiler and left out there.
+sample_mutants.py draws from them. Each change is of a whole expression or statement, as it becomes a choice at run time. The
+script does not know types: the compiler finds changes that do not compile, and they are left out.
 """
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ from cpp_tokens import CLOSES, OPENS, STATEMENT_WORDS, Source
 from mutants import is_declaration, layer_of
 from sources import ROOT, files
 
-# How tight operators bind. An operand ends at one that binds less.
+# How tightly operators bind. An operand ends at an operator that binds less.
 TIGHTNESS = {"||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, ">": 7, "<=": 7, ">=": 7, "<=>": 8, "<<": 9, ">>": 9,
              "+": 10, "-": 10, "*": 11, "/": 11, "%": 11}
 ASSIGNS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
@@ -26,9 +26,9 @@ SIGNS = {"+": "-", "-": "+"}
 CONNECTIVES = {"&&": "||", "||": "&&"}
 PAIRS = [("rank", "size"), ("next", "previous"), ("first", "last"), ("front", "back"), ("left", "right"), ("source", "destination"),
          ("row", "column"), ("rows", "columns"), ("width", "height"), ("local", "global"), ("before", "after")]
-TEXTS = {"string", "to_string", "format", "str", "text", "name", "path", "substr"}  # which + joins and - does not know
+TEXTS = {"string", "to_string", "format", "str", "text", "name", "path", "substr"}  # + joins them, and they have no -
 OTHER_WORD = {**dict(PAIRS), **{second: first for first, second in PAIRS}}
-# What is left out has no effect that a test must see, or never comes back.
+# Calls whose removal has no effect that a test must see, or that never return.
 NOT_DROPPED = re.compile(r"log|log_.*|(v?f|vs?n)?print\w*|debug|info|warn(ing)?|reserve|shrink_to_fit|prefetch\w*|abort|_?_?_?[eE]xit|quick_exit|terminate|"
                          r"fail|throw_.*|rethrow.*|unreachable|yield|pause")
 
@@ -52,7 +52,7 @@ class Change:
         return f"{' '.join(self.old.split())} -> {' '.join(self.new.split()) or '(nothing)'}"
 
     def choice(self, switch):
-        """What stands in the source instead: the new text where `switch` is true."""
+        """Returns the replacement in the source: the new text if `switch` is true."""
         if self.kind == "call":
             return f"{{ if ({switch}) {{ }} else {{ {self.old} }} }}"
         old = f"static_cast<bool>({self.old})" if self.kind in ("condition", "result") else f"({self.old})"
@@ -79,10 +79,10 @@ class Generator:
         return sorted(set(self.changes), key=lambda change: (change.begin, change.end, change.kind, change.new))
 
     def _add(self, kind, begin, end, new):
-        """The tokens from `begin` up to `end` become `new`."""
+        """Replaces the tokens from `begin` up to `end` by `new`."""
         tokens = self.source.tokens
         first, old = tokens[begin].begin, self.source.text_of(begin, end)
-        if re.search(r"^\s*#", old, re.M):  # what the preprocessor chooses is no single expression
+        if re.search(r"^\s*#", old, re.M):  # preprocessor directives make it several expressions
             return
         line = self.source.text.count("\n", 0, first) + 1
         self.changes.append(Change(self.file, kind, first, tokens[end - 1].end, line, old, new,
@@ -95,7 +95,7 @@ class Generator:
         return token.kind == "sign" and token.is_spaced and token.text in TIGHTNESS and i not in self.source.match and (not texts or token.text in texts)
 
     def _begin_of_operand(self, i, tightness):
-        """Where the expression begins that ends before `i`."""
+        """Returns where the expression begins that ends before `i`."""
         source = self.source
         while i > 0:
             before = i - 1
@@ -112,7 +112,7 @@ class Generator:
         return i
 
     def _end_of_operand(self, i, tightness):
-        """Where the expression ends that begins at `i`: the index behind it."""
+        """Returns where the expression ends that begins at `i`: the index after it."""
         source = self.source
         while i < len(source.tokens):
             if source.is_sign(i, *OPENS) and i in source.match:
@@ -125,7 +125,7 @@ class Generator:
         return i
 
     def _operators_of(self, begin, end):
-        """The operators of an expression that are in no bracket of it."""
+        """Returns the operators of an expression that are not in a bracket of it."""
         return [self.source.tokens[i].text for i in self.source.top(begin, end) if self._is_operator(i)]
 
     def _operators(self, i, body):
@@ -167,14 +167,14 @@ class Generator:
             self._condition(self._begin_of_operand(i, 0), i, is_loop=False)
 
     def _condition(self, begin, end, is_loop):
-        """What is true once becomes false, true, and its contrary; a loop without an end proves little."""
+        """Replaces a condition by false, true, and its negation; a loop without an end would prove little."""
         source = self.source
         if begin >= end or source.text_of(begin, end) in ("true", "false") or any(source.is_sign(j, *ASSIGNS) for j in source.top(begin, end)):
             return
         self._add("condition", begin, end, "false")
         if not is_loop:
             self._add("condition", begin, end, "true")
-        if not set(self._operators_of(begin, end)) & {"==", "!="}:  # their bounds are contraries
+        if not set(self._operators_of(begin, end)) & {"==", "!="}:  # their bounds are negations
             self._add("condition", begin, end, f"!({source.one_line(begin, end)})")
 
     # ---- names, calls, results
@@ -194,7 +194,7 @@ class Generator:
                 self._exchange("name", begin, i, end, other)
 
     def _is_known(self, word, begin, i, body):
-        """Whether the word can stand in the place of the one at `i`: the same object's, a member, or a variable from above."""
+        """Whether the word can replace the word at `i`: of the same object, a member, or a variable declared before."""
         source = self.source
         if begin != i:
             return word in ("front", "back") or source.text_of(begin, i) + word in source.text
@@ -209,7 +209,7 @@ class Generator:
         self._add(kind, begin, end, before + word + after)
 
     def _chain(self, i):
-        """The expression around the name at `i` that ends with it or with its arguments: a::b(c).d[e]->name(f)."""
+        """Returns the expression around the name at `i` that ends with it or with its arguments: a::b(c).d[e]->name(f)."""
         source, begin, end = self.source, i, i + 1
         while source.is_sign(begin - 1, "::", ".", "->"):
             begin -= 2
@@ -222,13 +222,13 @@ class Generator:
         return begin, end
 
     def _is_value(self, begin, end):
-        """Whether what stands there is read, neither declared nor assigned."""
+        """Whether the name there is read, neither declared nor assigned."""
         source = self.source
         before = (source.is_sign(begin - 1, "(", ",", "[", "{", "!", "-", "?", ":", "=") or source.word(begin - 1) == "return" or self._is_operator(begin - 1))
         return before and (source.is_sign(end, ")", ",", "]", "}", ";", ".", "->", "?", ":", "[") or self._is_operator(end))
 
     def _calls(self, i):
-        """A statement that is a call is left out."""
+        """Removes a statement that is a call."""
         source = self.source
         begins = source.is_sign(i - 1, ";", "{", "}") or source.word(i - 1) in ("else", "do") or self._ends_condition(i - 1) or self._ends_label(i - 1)
         if not begins or not source.is_sign(source.around[i], "{") or not source.word(i) or source.word(i) in STATEMENT_WORDS:
@@ -274,7 +274,7 @@ class Generator:
 
 @functools.lru_cache
 def never_return(root):
-    """Names of functions that never come back, as headers and sources mark them."""
+    """Returns the names of functions that never return, as headers and sources mark them."""
     marked = re.compile(r"\[\[noreturn\]\][^;{}(]*?(\w+)\(")
     return frozenset(name for path in files(root, "cohort/*.h", "cohort/*.cpp") for name in marked.findall(path.read_text()))
 

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Builds Cohort against a LibTorch with CUDA and runs on this machine's GPU: what the simulated devices show otherwise, NCCL, the
-# example under the launcher, and training steps beside the same ones in Python. One GPU will do; with as many as ranks, ranks
-# talk by NCCL, else by Gloo with copies on the host. Goes on after a part that fails, and ends with a summary.
+# Builds Cohort against a LibTorch with CUDA and runs on this machine's GPU: the tests of the simulated devices, NCCL, the example
+# under the launcher, and training steps beside the same ones in Python. One GPU is enough; with one per rank, ranks communicate
+# over NCCL, else over Gloo with copies on the host. Continues after a part that fails, and ends with a summary.
 #
-#   tools/dev/gpu.sh [PART ...]       of: build tests example figures; default: all
+#   tools/dev/gpu.sh [PART ...]       PART is build, tests, example or figures (default: all)
 #
-#   COHORT_TORCH_ROOT    folder of the torch package or of LibTorch; default: that of PYTHON
+#   COHORT_TORCH_ROOT    folder of the torch package or of LibTorch (default: PYTHON's)
 #   PYTHON               a Python whose PyTorch is the rival (default: python3)
 #   COHORT_GPU_BUILD     build folder (default: build/gpu); logs are in its folder logs
-#   COHORT_GPU_CMAKE     further words for cmake
-#   CXX                  the compiler; where the environment names one whose links fail ("hidden symbol ... is referenced by DSO"):
+#   COHORT_GPU_CMAKE     further arguments of cmake
+#   CXX                  the compiler; if the environment names one whose links fail ("hidden symbol ... is referenced by DSO"):
 #                        CXX=/usr/bin/g++
 #
-# Needs the packages of tools/dev/setup.sh, those of the extras, too, as the benchmarks use them. Where they lie in folders of
+# Needs the packages of tools/dev/setup.sh, including those of the extras, which the benchmarks use. If they are in folders of
 # their own: COHORT_GPU_CMAKE="-DCMAKE_PREFIX_PATH=A;B".
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -35,13 +35,13 @@ part() {  # name, seconds, command
 }
 
 build_all() {
-  # shellcheck disable=SC2086  # words for cmake
+  # shellcheck disable=SC2086  # arguments of cmake
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCOHORT_TORCH_ROOT="$torch" -DCOHORT_WARNINGS_AS_ERRORS=OFF \
     -DCOHORT_BUILD_PACKAGING_TESTS=OFF -DCOHORT_BUILD_PYTHON=OFF ${COHORT_GPU_CMAKE:-} &&
     cmake --build "$build" --target "${targets[@]}"
 }
 
-# A process for each class, as one that crashes should not hide the rest.
+# One process per class, so that a crash does not hide the other classes.
 run_tests() {
   local program=$build/bin/cohort_devices_test classes
   classes=$("$program" --sim=real --gtest_list_tests | grep -E '^[A-Za-z]+\.$') || return 1

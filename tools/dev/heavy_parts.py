@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The proofs that `.ci/run` has no time to make each time: it makes one or more in turn, `make release-check` all.
+"""The checks that `.ci/run` has no time to run each time: it runs one or more in turn, `make release-check` runs all.
 
-    tools/dev/heavy_parts.py order [FILE ...]   a line a part: name, seconds, 1 if the change asks for it (0 if not), command. First
-                                                those asked for, then from a place in the table that the hash of the tree chooses.
-                                                The files are those that changed (default: changed_files.sh)
+    tools/dev/heavy_parts.py order [FILE ...]   prints a line per part: name, seconds, 1 if the change needs it (else 0), command.
+                                                First those that the change needs, then from a place in the table that depends on
+                                                the hash of the tree. FILE: what changed (default: changed_files.sh)
 
-The table's seconds are those of a machine on which `make build-gate` takes BUILD_SECONDS in a fresh clone, and begin with what it
-builds. COHORT_BUILD_SECONDS: what it took here, for seconds of a slower machine.
+The table's seconds are those of a machine on which `make build-gate` takes BUILD_SECONDS in a fresh clone, and include the build
+of the part. COHORT_BUILD_SECONDS: the time of the build here, to scale the seconds for a slower machine.
 """
 import collections
 import os

@@ -1,24 +1,25 @@
 #!/usr/bin/env bash
-# The tests that compare numbers with another implementation, once for each set of instructions that LibTorch can be held to: sums
-# are added up in another order there, as on other processors. Goldens, which are of one processor, must be alike on each. Of a finished release build; ends with 1 if a test fails.
+# Runs the tests that compare numbers with another implementation, once for each instruction set to which LibTorch can be limited:
+# the order of sums differs, as on other processors. Goldens, which come from one processor, must be the same on each. Needs a
+# finished release build; ends with 1 if a test fails.
 #
-#   tools/dev/instruction_sets.sh [SET ...]      default: default avx2 avx512, of which the processor's are run
+#   tools/dev/instruction_sets.sh [SET ...]      default: those of default, avx2 and avx512 that the processor has
 #
-# Both variables are read when LibTorch is loaded. They get everywhere by the environment: ctest's programs are forked from servers of
-# one environment each (tests/support/fork_server), and so are Python's ranks (tests/e2e/python_server.py).
+# Both variables are read when LibTorch is loaded, and reach all processes through the environment: ctest's programs are forked
+# from servers with one environment each (tests/support/fork_server), and so are Python's ranks (tests/e2e/python_server.py).
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 logs=build/test-logs
 mkdir -p $logs
 
-# By ctest's names, and by what tests of pytest compare with.
+# Selected by ctest's names, and by what tests of pytest compare with.
 programs='^(parallel|dtensor|devices|models|mesh|checkpoint|train)[a-z_]*\.'
 comparisons='torch\.equal|assert_close|allclose|approx\(|array_equal|_alike\(|assert_same|rounding\('
 mapfile -t files < <(grep -rlE "$comparisons" tests/e2e/{checkpoint,comm,data,examples,models,parallel,pipeline,train} tests/python --include='*_test.py' | sort)
-# Which compare what their ranks print.
+# These compare what their ranks print.
 files+=(tests/e2e/dtensor/dtensor_test.py)
 
-# What MKL calls them. On processors of others it has one branch beside COMPATIBLE.
+# MKL's names for them. On other vendors' processors it has one branch beside COMPATIBLE.
 declare -A of_mkl=([default]=COMPATIBLE [avx2]=AVX2 [avx512]=AVX512)
 sets=("$@")
 ((${#sets[@]})) || sets=(default avx2 avx512)
@@ -36,7 +37,7 @@ has() {
   esac
 }
 
-# "AVX2 COMPATIBLE": what LibTorch and its MKL say that they use.
+# Prints what LibTorch and its MKL report that they use, such as "AVX2 COMPATIBLE".
 in_use() {
   .venv/bin/python - <<'PY'
 import ctypes

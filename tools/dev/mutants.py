@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Breaks the sources on purpose, one place at a time, and sees whether the tests notice (`make mutants`).
+"""Breaks the sources on purpose, one place at a time, and checks whether the tests notice (`make mutants`).
 
 tests/mutants/mutants.txt lists the mutants, each with the tests that must notice it. All of them go into one copy of the sources,
 build/mutants/tree, as switches that the variable COHORT_MUTANT turns on: one build serves all. A mutant is killed if one of its
@@ -28,11 +28,11 @@ LEFT_OUT = ("EXAMPLES", "BENCHMARKS", "PACKAGING_TESTS")  # COHORT_BUILD_...: no
 
 
 class Problem(Exception):
-    """Something in the list, the build or the tests that makes a verdict impossible."""
+    """A problem in the list, the build or the tests that makes a verdict impossible."""
 
 
 def layer_of(file):
-    """Its layer; of what is in none, the first folder: python, tools."""
+    """Returns its layer; for files outside of layers, the first folder: python, tools."""
     return check_layers.layer_of(file) or file.split("/")[0]
 
 
@@ -58,7 +58,7 @@ class Mutant:
 # ---- the list
 
 def read_list(text):
-    """A name per block, unindented; below it, indented, `key value`."""
+    """Parses blocks: an unindented name, and below it, indented, `key value`."""
     mutants = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -109,7 +109,7 @@ def is_declaration(text):
 
 
 def is_part(text):
-    """Whether the text is no whole expression or statement. The compiler would say so, too, but only in the middle of a long build."""
+    """Whether the text is only a part of an expression or statement. The compiler would say so, too, but only in the middle of a long build."""
     text, before = re.sub(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'', "0", text), None
     while text != before:  # innermost brackets first
         text, before = re.sub(r"\([^()[\]{}]*\)|\[[^()[\]{}]*\]|\{[^()[\]{}]*\}", "0", text), text
@@ -126,7 +126,7 @@ def is_part(text):
 # ---- the switches
 
 def place_of(mutant, text):
-    """Where the old text is: exactly once, line breaks and spaces alike."""
+    """Returns where the old text is: exactly once, with line breaks and spaces treated alike."""
     pattern = r"\s+".join(re.escape(word) for word in mutant.old.split())
     found = list(re.finditer(pattern, text))
     if len(found) != 1:
@@ -139,7 +139,7 @@ def place_of(mutant, text):
 
 
 def with_switches(text, mutants):
-    """The source with each mutant's place turned into a choice, on the line where it was."""
+    """Returns the source with each mutant's place turned into a choice, on the same line."""
     places = sorted((*place_of(mutant, text), mutant) for mutant in mutants)
     for (_, end, first), (begin, _, second) in itertools.pairwise(places):
         if begin < end:
@@ -162,7 +162,7 @@ def grouped_by_file(mutants):
 
 
 def check_places(root, mutants):
-    """Whether every mutant can be made, and the files of its tests are there. All problems, one a line."""
+    """Checks that every mutant can be made, and that the files of its tests exist. Returns all problems, one per line."""
     problems = []
     for name, own in grouped_by_file(mutants).items():
         if not (root / name).is_file():
@@ -187,7 +187,7 @@ def check_places(root, mutants):
 
 
 def switched_files(root, mutants):
-    """{file: its text with all mutants in it}"""
+    """Returns {file: its text with all mutants in it}."""
     switched = {}
     for name, own in grouped_by_file(mutants).items():
         if not (root / name).is_file():
@@ -197,7 +197,7 @@ def switched_files(root, mutants):
 
 
 def make_tree(root, tree, changed):
-    """A copy of the project with other text in the files of `changed`. Files that are as they were keep their time, so that little is
+    """Makes a copy of the project with other text in the files of `changed`. Unchanged files keep their time, so that little is
     built again."""
     wanted = {path.relative_to(root).as_posix(): path for path in files(root, "*") if not path.is_relative_to(root / "build")}
     for name, path in wanted.items():
@@ -256,7 +256,7 @@ class Runner:
     def commands(self, ctest, pytest, jobs=1):
         commands = []
         if ctest:
-            # By their numbers: an expression of all patterns would have more parentheses than ctest reads.
+            # Selected by number: an expression of all patterns would have more parentheses than ctest accepts.
             numbers = [str(i) for i, name in enumerate(self.tests, 1) if is_meant(name, ctest)]
             commands.append(["ctest", "--test-dir", str(self.folder), "-I", ",".join(["0", "0", "0", *numbers]), "--no-tests=error",
                              "--stop-on-failure", "--output-on-failure", "-j", str(jobs)])
@@ -265,7 +265,7 @@ class Runner:
         return commands
 
     def run(self, name, commands, limit):
-        """(whether all tests passed, what failed or None, whether the mutant's place was reached)."""
+        """Returns (whether all tests passed, what failed or None, whether the mutant's place was reached)."""
         log, mark = self.work / "logs" / f"{name}.txt", self.work / "reached" / name
         env = {**os.environ, "COHORT_MUTANT": name, "COHORT_MUTANT_REACHED": str(mark), "COHORT_BINARY_DIR": str(self.folder)}
         env.pop("COHORT_SECOND_TRY", None)
@@ -300,7 +300,7 @@ class Runner:
             self.usual["pytest"] = float(seconds)
 
     def limit_of(self, mutant):
-        """What is slow without a mutant, or on a busy machine, does not hang with one."""
+        """Returns the time limit: tests that are slow without a mutant, or on a busy machine, do not count as hanging."""
         usual = sum(seconds for name, seconds in self.usual.items() if is_meant(name, mutant.ctest))
         return max(self.limit, 5 * usual, self.usual.get("pytest", 0) if mutant.pytest else 0)
 
@@ -322,7 +322,7 @@ def failed_test(text):
 
 
 def end_processes(mark):
-    """Ends what a run has left behind, known by its environment, until nothing is left."""
+    """Ends processes that a run has left behind, known by their environment, until none is left."""
     entry = f"COHORT_MUTANT_REACHED={mark}\0".encode()
     for _ in range(50):
         found = []
@@ -347,7 +347,7 @@ def shared_memory():
 
 
 def remove_segments(before):
-    """Removes segments that are new, ours, and used by no process any more. A folder may be in use by the tests of another mutant."""
+    """Removes segments that are new, ours, and no longer used by any process. Another mutant's tests may be using a folder."""
     new = {name for name in shared_memory() - before if re.match(r"torch_|cohort", name)}
     if not new:
         return
@@ -370,12 +370,12 @@ def remove_segments(before):
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", metavar="REGEX", help="mutants whose name has this")
+    parser.add_argument("--only", default="", metavar="REGEX", help="mutants whose name matches this")
     parser.add_argument("--layers", default="", metavar="LAYER,...", help="mutants of these layers: base, store, ..., python, tools")
-    parser.add_argument("--no-torch", action="store_true", help="the layers without LibTorch only: a much shorter build")
+    parser.add_argument("--no-torch", action="store_true", help="only the layers without LibTorch: a much shorter build")
     parser.add_argument("--jobs", type=int, default=2, help="mutants tried at the same time (2)")
-    parser.add_argument("--limit", type=float, default=60, metavar="SECONDS", help="tests that take longer, and five times as long as usual, hang (60)")
-    parser.add_argument("--check", action="store_true", help="see whether the places and tests of the list are there, and end")
+    parser.add_argument("--limit", type=float, default=60, metavar="SECONDS", help="tests that take longer than this, and five times as long as usual, count as hanging (60)")
+    parser.add_argument("--check", action="store_true", help="check that the places and tests of the list exist, and end")
     parser.add_argument("--list", action="store_true", help="print the mutants and end")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Compiles the NCCL backend with the headers of NCCL and CUDA, on a machine that has neither and with a LibTorch without CUDA:
-# the object is what CI can have. `make compat` links and loads it, with a CUDA build of LibTorch (4.6 GB).
+# Compiles the NCCL backend with the headers of NCCL and CUDA, on a machine without both and with a LibTorch without CUDA: CI can
+# only check the object. `make compat` links and loads it, with a CUDA build of LibTorch (4.6 GB).
 #
-# The CPU wheel of PyTorch holds ProcessGroupNCCL.hpp and c10/cuda. Of NCCL and CUDA, pip brings the headers only into
-# build/compat/nccl: 310 MB to fetch, nearly all of it NCCL's library, 20 MB to keep. For cuBLAS, cuSPARSE and cuSOLVER (1 GB),
-# of which LibTorch's headers name a few types and we none, tools/dev/cuda_stand_ins declares those.
+# PyTorch's CPU wheel contains ProcessGroupNCCL.hpp and c10/cuda. pip installs only the headers of NCCL and CUDA into
+# build/compat/nccl: 310 MB to fetch, nearly all of it NCCL's library, of which 20 MB are kept. tools/dev/cuda_stand_ins declares
+# the few types of cuBLAS, cuSPARSE and cuSOLVER (1 GB) that LibTorch's headers name, and that we do not use.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 headers=$PWD/build/compat/nccl
-# What PyTorch 2.13 is built with.
+# The versions that PyTorch 2.13 is built with.
 packages=("nvidia-nccl-cu13==2.29.7" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*")
 
 say() { echo "nccl: $*" >&2; }
@@ -36,7 +36,7 @@ for folder in $(git ls-files '*/forward_declarations/*' | sed 's,/forward_declar
 done
 "${CXX:-c++}" -std=c++20 -O0 -fPIC -Wall -Wextra -Werror -Wno-missing-field-initializers -DUSE_DISTRIBUTED -DUSE_C10D_GLOO \
   "${includes[@]}" -c "$source" -o build/compat/nccl/nccl_backend.o
-# What a LibTorch with CUDA must have, when it is linked.
+# The functions that a LibTorch with CUDA must have to link it.
 needed=$(nm -C --undefined-only build/compat/nccl/nccl_backend.o | grep -c 'c10d::ProcessGroupNCCL::')
 version=$(sed -n 's/#define NCCL_\(MAJOR\|MINOR\|PATCH\) *//p' "$headers"/nvidia/nccl/include/nccl.h | paste -sd.)
 echo "nccl: $source compiles with NCCL $version; it needs $needed functions of ProcessGroupNCCL, ok"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Every proof there is, once (make release-check): hours on 2 cores. An issue that touches a part runs it before it is resolved.
+# Runs every check once (make release-check), which takes hours on 2 cores. Run it before a release, and its stages after changes
+# of their parts.
 #
-#   tools/dev/release_check.sh [NAME ...]    default: all stages; names are those of the summary
+#   tools/dev/release_check.sh [NAME ...]    default: all stages; the summary has their names
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 . tools/dev/stages.sh
@@ -15,7 +16,7 @@ one releases 30m tools/dev/compat.sh --fetch-only 2.11.0 2.12.0  # for tests/e2e
 one test 3h make test-all
 one instruction_sets 3h tools/dev/instruction_sets.sh
 while read -r name _ _ command; do
-  # All tests have run; and what CI does by headers alone, or on a small sample, is done in full.
+  # All tests have run; and what CI does only with headers, or on a small sample, is done in full.
   case $name in third_* | quarter_* | compat_* | mutants_sample) continue ;; esac
   one "$name" 3h bash -c "$command"
 done < <(tools/dev/heavy_parts.py order)

@@ -2,20 +2,20 @@
 # Runs tests of a finished release build, ctest and then pytest, and ends with both summaries and what was skipped.
 #
 #   tools/dev/run_tests.sh            the gate: tests without a mark (make test)
-#   tools/dev/run_tests.sh all        every test there is (make test-all)
-#   tools/dev/run_tests.sh third N    of 1 to 3: what runs by default on another backend, in place, and on simulated devices
-#   tools/dev/run_tests.sh quarter N  of 1 to 4: tests that are not in the gate (tests/support/marks.h, pytest's mark tier_all), and those
-#                                     with goldens
-#   tools/dev/run_tests.sh changed    of the gate, what a change since origin/main can affect (changed_tests.py); says what it leaves out
+#   tools/dev/run_tests.sh all        every test (make test-all)
+#   tools/dev/run_tests.sh third N    N from 1 to 3: default tests on another backend, in place, and on simulated devices
+#   tools/dev/run_tests.sh quarter N  N from 1 to 4: tests that are not in the gate (tests/support/marks.h, pytest's mark tier_all), and
+#                                     those with goldens
+#   tools/dev/run_tests.sh changed    tests of the gate that a change since origin/main can affect (changed_tests.py); lists the others
 #
-# pytest runs a file per core and one more (pytest-xdist): a file's tests stay together and in order, since its servers and clusters are
-# theirs. Tests marked `alone` come after the others, one at a time.
+# pytest runs a file per core and one more (pytest-xdist): a file's tests run together and in order, as they share servers and
+# clusters. Tests marked `alone` run after the others, one at a time.
 #
-# What goldens have (tests/e2e/golden.py) Python computes anew in "all" and "quarter", and where a golden has changed. Where its script
-# has, it does so anyway.
+# Python computes the content of goldens (tests/e2e/golden.py) anew in "all" and "quarter", and for a golden that has changed. If
+# a golden's script has changed, it does so in every run.
 #
 # COHORT_SECOND_TRY=1 (as in CI) gives tests of tools/dev/known_flakes.txt a second try, with the seeds of the first; any other
-# failure stands. One that passes then is named at the end.
+# failure counts. A test that then passes is named at the end.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 which=${1:-gate} part=${2:-}
@@ -45,15 +45,15 @@ rm -f "$logs"/*-failed.txt "$logs"/second-tries.txt "$logs"/{ctest,pytest,alone}
 [[ $(tools/dev/changed_files.sh 2>/dev/null) != */goldens/* ]] || is_live=1
 [[ -z ${is_live:-} ]] || export COHORT_TEST_LIVE=1
 
-# What tests choose at random, they choose from these.
+# The seeds of everything that tests choose at random.
 export COHORT_STRESS_SEED=${COHORT_STRESS_SEED:-$SRANDOM} COHORT_TEST_SEED=${COHORT_TEST_SEED:-$SRANDOM}
 
 # For Python's ranks (see setup.sh).
 export COHORT_TEST_RARE_GC=1
-# Threads of OpenMP that wait do so asleep: there are more of them than cores, as tests run side by side.
+# Threads of OpenMP sleep while they wait: there are more of them than cores, as tests run side by side.
 export OMP_WAIT_POLICY=passive
-# LibTorch's store asks DNS for the name of each address that connects, and stands still meanwhile. A lost answer costs 1 s, not 5, and
-# is asked for again, as LibTorch warns where there is none.
+# LibTorch's store resolves the name of each address that connects, and blocks meanwhile. A lost answer costs 1 s instead of 5,
+# and is requested again, as LibTorch warns without an answer.
 export RES_OPTIONS="timeout:1 attempts:5"
 
 # Many tests wait more than they compute.
@@ -70,7 +70,7 @@ run_pytest() {  # name of the logs, further options
   COHORT_BINARY_DIR="$PWD/build" .venv/bin/python -m pytest -q -rfEs -p no:cacheprovider "${pytest[@]}" --junitxml="$logs/$name.xml" "$@" 2>&1 |
     tee "$logs/$name.txt"
   status=${PIPESTATUS[0]}
-  # 5: no test was selected. 2 to 4: pytest itself could not go on.
+  # 5: no test was selected. 2 to 4: pytest itself could not continue.
   ((status == 1)) && failed+=("$name")
   ((status == 0 || status == 1 || status == 5)) || broken=1
 }

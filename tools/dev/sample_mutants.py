@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Draws generated mutants at random and sees how many of them the tests notice (`make mutants SAMPLE=200 SEED=7`).
+"""Draws generated mutants at random and counts how many of them the tests notice (`make mutants SAMPLE=200 SEED=7`).
 
-generate_mutants.py knows the places. The drawn ones go into one copy of the sources, build/mutants/sample, as switches. Each test of
-CTest then runs once without a mutant and notes which of them it comes by; these tests, the nearest first, are tried with each mutant
-until one fails. tests/mutants/survivors.txt names those that are not drawn again, with reasons. Ends with a table by layers; and with
-1 if fewer are killed than --least says.
+generate_mutants.py knows the places. The drawn mutants go into one copy of the sources, build/mutants/sample, as switches. Each
+test of CTest then runs once without a mutant and notes which of them it reaches; these tests, the nearest first, are tried with
+each mutant until one fails. tests/mutants/survivors.txt lists mutants that are not drawn again, with reasons. Ends with a table
+by layers; and with 1 if fewer are killed than --least says.
 
-Not run are pytest's tests, so tools/cohort-ckpt and tools/cohort-data, and the NCCL backend, which wants a GPU, are left out.
+pytest's tests are not run, so tools/cohort-ckpt, tools/cohort-data, and the NCCL backend, which needs a GPU, are left out.
 """
 import argparse
 import collections
@@ -27,14 +27,14 @@ from sources import ROOT, files
 
 LEFT_OUT = ("cohort/comm/nccl/", "tools/cohort-ckpt/", "tools/cohort-data/")
 VERDICTS = ("killed", "survived", "not reached", "did not compile")
-# Folders of tests without a layer's name that run what a layer does: beside its own.
+# Folders of tests without a layer's name that test a layer's code in addition to its own folder.
 BESIDE = ("conformance", "devices")
 
 
 # ---- the sample
 
 def sources_of(root, layers):
-    """{layer: its sources}"""
+    """Returns {layer: its sources}."""
     found = collections.defaultdict(list)
     for path in files(root, "cohort/*.cpp", "tools/cohort*/*.cpp"):
         name = path.relative_to(root).as_posix()
@@ -44,7 +44,7 @@ def sources_of(root, layers):
 
 
 def shares(sizes, count):
-    """How many of `count` each has, in proportion to its size."""
+    """Divides `count` among all in proportion to their size."""
     total = sum(sizes.values())
     exact = {name: count * size / total for name, size in sizes.items()}
     given = {name: int(share) for name, share in exact.items()}
@@ -58,7 +58,7 @@ def overlap(one, other):
 
 
 def draw(root, layers, count, seed):
-    """`count` changes, in each layer in proportion to its code; of a line that can be changed, one."""
+    """Draws `count` changes, in each layer in proportion to its code; at most one per line."""
     known = survivors.read(root)
     sources = sources_of(root, layers)
     sizes = {layer: sum((root / name).read_text().count("\n") for name in names) for layer, names in sorted(sources.items())}
@@ -82,7 +82,7 @@ def draw(root, layers, count, seed):
 # ---- the tests
 
 def folders_for(layer, folders, is_own):
-    """The folders of tests that may notice a mutant of a layer: its own, and those of the layers above where they are cheap."""
+    """Returns the folders of tests that may notice a mutant of a layer: its own, and those of cheap layers above."""
     if layer == "tools":
         layer = "elastic"
     more = set() if is_own else changed_tests.above([layer]) & set(NEEDS_NO_TORCH)
@@ -92,14 +92,14 @@ def folders_for(layer, folders, is_own):
 
 
 def programs_for(root, layers, is_own):
-    """{program of tests: its folder}; tests/extras has a program for each layer, which has the layer's name here."""
+    """Returns {program of tests: its folder}; tests/extras has a program for each layer, named like the layer."""
     folders = {name: programs for name, (programs, _) in changed_tests.folders_of_tests(root).items()}
     folders |= {program.replace("_", "/", 1): [program] for program in folders.pop("extras", [])}
     return {program: name for layer in sorted(layers) for name in folders_for(layer, folders, is_own) for program in folders[name]}
 
 
 def look_without(runner, tests, jobs):
-    """Runs every test without a mutant; returns those that pass, and names the others."""
+    """Runs every test without a mutant; returns those that pass, and prints the others."""
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         passed = list(pool.map(lambda each: runner.look(each[1], f"test{each[0]}"), enumerate(tests)))
     good = []
@@ -119,13 +119,13 @@ def nearness(test, change, programs):
 
 
 class Trial:
-    """Tries mutants with the tests that come by them."""
+    """Tries mutants with the tests that reach them."""
 
     def __init__(self, runner, tests, programs, budget):
         self.runner, self.tests, self.programs, self.budget = runner, tests, programs, budget
 
     def of(self, number, change):
-        """(verdict, what noticed it or how many tests did not)"""
+        """Returns (verdict, what noticed it or how many tests did not)."""
         near = sorted((test for test in self.tests if test.reached[number]), key=lambda test: nearness(test, change, self.programs))
         spent, tried = 0.0, 0
         for test in near:
@@ -141,7 +141,7 @@ class Trial:
 # ---- the command
 
 def table(rows):
-    """Lines of a table: {layer: Counter of verdicts}"""
+    """Returns lines of a table for {layer: Counter of verdicts}."""
     lines = [f"{'layer':12}{'mutants':>9}" + "".join(f"{verdict:>17}" for verdict in VERDICTS) + f"{'share killed':>14}"]
     total = sum(rows.values(), collections.Counter())
     for name, counts in [*rows.items(), ("all", total)]:
@@ -150,28 +150,28 @@ def table(rows):
 
 
 def share_killed(counts):
-    """In percent of those that compile."""
+    """Returns the percentage of those that compile."""
     return 100 * counts["killed"] / max(1, sum(counts.values()) - counts["did not compile"])
 
 
 def as_block(change):
-    """As it would stand in the list of survivors."""
+    """Returns it in the form of the list of survivors."""
     return f"{change.file}\n  line   {change.line_text}\n  change {change.shown()}\n  reason "
 
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sample", type=int, default=200, metavar="N", help="mutants to draw (200)")
-    parser.add_argument("--seed", default="1", help="what the draw depends on beside the sources (1); tree: on the sources alone")
-    parser.add_argument("--layers", default="", metavar="LAYER,...", help="of these layers")
-    parser.add_argument("--no-torch", action="store_true", help="of the layers without LibTorch: a much shorter build")
-    parser.add_argument("--own", action="store_true", help="try the tests of a mutant's own layer only: a shorter build of few layers")
+    parser.add_argument("--seed", default="1", help="seed of the draw (1); tree: depends only on the sources")
+    parser.add_argument("--layers", default="", metavar="LAYER,...", help="mutants of these layers")
+    parser.add_argument("--no-torch", action="store_true", help="only the layers without LibTorch: a much shorter build")
+    parser.add_argument("--own", action="store_true", help="run only the tests of a mutant's own layer: a shorter build")
     parser.add_argument("--jobs", type=int, default=2, help="tests at the same time (2)")
-    parser.add_argument("--limit", type=float, default=20, metavar="SECONDS", help="a test that takes longer, and five times as long as usual, hangs (20)")
-    parser.add_argument("--budget", type=float, default=60, metavar="SECONDS", help="for the tests of a mutant (60)")
-    parser.add_argument("--least", type=float, default=0, metavar="PERCENT", help="end with 1 if a smaller share is killed")
-    parser.add_argument("--list", action="store_true", help="print the drawn ones and end")
-    parser.add_argument("--check", action="store_true", help="see whether the list of survivors fits the sources, and end")
+    parser.add_argument("--limit", type=float, default=20, metavar="SECONDS", help="a test that takes longer than this, and five times as long as usual, counts as hanging (20)")
+    parser.add_argument("--budget", type=float, default=60, metavar="SECONDS", help="limit for all tests of a mutant (60)")
+    parser.add_argument("--least", type=float, default=0, metavar="PERCENT", help="end with 1 if fewer are killed")
+    parser.add_argument("--list", action="store_true", help="print the drawn mutants and end")
+    parser.add_argument("--check", action="store_true", help="check that the list of survivors fits the sources, and end")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -185,7 +185,7 @@ def chosen_layers(given):
 
 
 def try_all(trial, drawn, jobs):
-    """{number: (verdict, note)} of those that compile; says each as it is known."""
+    """Returns {number: (verdict, note)} of those that compile; prints each as soon as it is known."""
     results = {}
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for (number, change), (verdict, note) in zip(drawn.items(), pool.map(lambda each: trial.of(*each), drawn.items())):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Tries failed tests once more, if tools/dev/known_flakes.txt has each of them; ends with 0 if all passed then.
+"""Runs failed tests once more, if tools/dev/known_flakes.txt has all of them; ends with 0 if all then pass.
 
     tools/dev/second_try.py LOGS JOBS RUNNER ...
 
-RUNNER: those that failed, of ctest, pytest and alone; their results are in the folder LOGS. The second try is the first one over
-again, not a test alone on a quiet machine: with the same seeds (run_tests.sh sets them for both), and beside the tests that ran
-beside it, JOBS at a time. A test of `alone` had nothing beside it.
+RUNNER: those that failed, of ctest, pytest and alone; their results are in the folder LOGS. The second try repeats the conditions
+of the first, not of a quiet machine: with the same seeds (run_tests.sh sets them for both), and beside the tests that ran at the
+same time, JOBS at a time. A test of `alone` had no tests beside it.
 """
 import collections
 import os
@@ -22,13 +22,13 @@ STARTED = re.compile(r"\s*Start\s+(\d+): ")
 ENDED = re.compile(r"\s*\d+/\d+ Test\s+#(\d+): ")
 FAILED = re.compile(r"\s+(\d+) - (.+) \([^()]+\)")
 
-# `command`: the test once more, with those beside it.
+# `command`: runs the test once more, with those beside it.
 Failed = collections.namedtuple("Failed", "name command")
 Case = collections.namedtuple("Case", "file node seconds has_failed")
 
 
 def read_flakes(path=FLAKES):
-    """{name: reason}"""
+    """Returns {name: reason}."""
     flakes = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if not line or line.startswith("#"):
@@ -41,7 +41,7 @@ def read_flakes(path=FLAKES):
 
 
 def ran_beside(lines, number):
-    """Numbers of the tests that ctest had running while that one ran."""
+    """Returns the numbers of the tests that ctest ran at the same time."""
     running, beside = set(), set()
     for line in lines:
         if started := STARTED.match(line):
@@ -63,7 +63,7 @@ def failed_in_ctest(logs, jobs):
 
 
 def cases_of(path):
-    """In the order in which they ended."""
+    """Returns the tests in the order in which they ended."""
     for case in xml.etree.ElementTree.parse(path).iter("testcase"):
         module, name = case.get("classname") or "", case.get("name")
         file = module.replace(".", "/") + ".py"
@@ -72,7 +72,7 @@ def cases_of(path):
 
 
 def ended_around(cases, one, jobs):
-    """Tests of other files that ended about when this one did, as many as the other jobs could do in its time."""
+    """Returns tests of other files that ended at about the same time, as many as the other jobs could run in its time."""
     left, chosen = (jobs - 1) * one.seconds, []
     place = cases.index(one)
     for _, case in sorted(enumerate(cases), key=lambda each: abs(each[0] - place)):

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what the build and the tests need and is not there yet: packages by apt, Python packages by pip into .venv.
-# Does nothing when all is there. Without root it prints the packages to ask for and ends with 1.
+# Installs missing requirements of the build and the tests: packages with apt, Python packages with pip into .venv. Does nothing
+# if all are installed. Without root it prints the packages to ask for and ends with 1.
 #
-#   COHORT_TORCH_REQUIREMENT   what pip installs as PyTorch, e.g. torch==2.13.0 for the CUDA build (several GB)
-#   PYTHON                     the Python that .venv is made with (default: python3)
+#   COHORT_TORCH_REQUIREMENT   PyTorch for pip, such as torch==2.13.0 for the CUDA build (several GB)
+#   PYTHON                     the Python for .venv (default: python3)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -11,9 +11,9 @@ torch_version=2.13.0
 torch_requirement=${COHORT_TORCH_REQUIREMENT:-torch==$torch_version+cpu}
 torch_cpu_index=https://download.pytorch.org/whl/cpu
 python_packages=("numpy" "pytest>=7" "pytest-xdist>=3" "safetensors>=0.4" "expecttest" "pillow>=10" "tensorboard>=2.16")  # expecttest: for PyTorch's own tests
-# Their transforms and models, which are Python alone, are what ours are compared with. torchvision's library is for another build of
-# PyTorch, and timm wants more packages than its models need, so they stay where no other package finds them:
-# tests/e2e/data/torchvision_transforms.py and tests/e2e/models/model_libraries.py do.
+# Tests compare with the transforms and models of these packages, which are pure Python. torchvision's library is for another
+# build of PyTorch, and timm needs more packages than its models do, so they are installed where no other package finds them.
+# tests/e2e/data/torchvision_transforms.py and tests/e2e/models/model_libraries.py import them.
 compared_requirements=(torchvision==0.28.0 timm==1.0.31)
 compared_folder=.venv/share
 required=(build-essential git make binutils ninja-build libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev
@@ -39,7 +39,7 @@ missing_packages() {
 
 is_offered() { apt-cache show "$1" >/dev/null 2>&1; }
 
-# The newest of the compilers that the distribution has, if none of them is installed.
+# Prints the newest compiler that the distribution has, if none of them is installed.
 missing_compiler() {
   local package
   (($(missing_packages "${compilers[@]}" | wc -l) == ${#compilers[@]})) || return 0
@@ -57,7 +57,7 @@ cmake_is_recent() {
   [[ -n $version && $(printf '%s\n' 3.25 "$version" | sort -V | head -n 1) == 3.25 ]]
 }
 
-# For the package torchcohort. Only those of the distribution's Python come by apt.
+# Needed for the package torchcohort. apt has them only for the distribution's Python.
 python_lacks_headers() {
   local program=.venv/bin/python
   [[ -x $program ]] || program=$python
@@ -94,10 +94,10 @@ install_system_packages() {
     packages+=(python3 python3-venv)
   fi
   if python_lacks_headers; then packages+=(python3-dev); fi
-  # A fresh container has no lists of packages, and what it does not know would be left out.
+  # A fresh container has no package lists, and unknown packages would be left out.
   if ((EUID == 0)) && ! is_offered ccache; then apt-get update -q >/dev/null 2>&1 || true; fi
-  # What only makes builds faster, checks stricter, tests or benchmarks richer (OpenMPI is a rival) is taken where the
-  # distribution has it and we may install.
+  # Packages that only make builds faster, checks stricter, or tests and benchmarks more complete (OpenMPI is a rival) are
+  # installed if the distribution has them and we may install.
   if ((EUID == 0)) || ((${#packages[@]})); then
     for package in $(missing_packages "${optional[@]}"); do
       if is_offered "$package"; then packages+=("$package"); fi
@@ -128,17 +128,17 @@ make_venv() {
 
 pip_has_sources_of_its_own() {
   local settings
-  # Not a pipe into grep -q: it ends early, and pip's complaint about that would count as "no".
+  # Not a pipe into grep -q, which ends early; pip's error about that would count as "no".
   settings=$(.venv/bin/pip config list 2>/dev/null) || return 1
   grep -Eq "(find-links|find_links|index-url|index_url)=" <<<"$settings"
 }
 
-# Each in a folder of its own name, which says its version.
+# Each in a folder with its name and version.
 compared_packages_are_there() {
   local requirement name
   for requirement in "${compared_requirements[@]}"; do
     name=${requirement%%=*}
-    [[ -d $compared_folder/$name/$name-${requirement##*=}.dist-info ]] || return 1  # of this version
+    [[ -d $compared_folder/$name/$name-${requirement##*=}.dist-info ]] || return 1  # in this version
   done
 }
 
@@ -154,7 +154,7 @@ install_python_packages() {
   if python_packages_are_there && compared_packages_are_there; then return; fi
   local log=.venv/setup.log
   say "installing $torch_requirement and ${python_packages[*]} into .venv (about 200 MB, a minute or two)"
-  # "+cpu" in the requirement keeps every source from handing out the CUDA build, which is several GB with its libraries.
+  # "+cpu" in the requirement prevents that a source returns the CUDA build, which is several GB with its libraries.
   if pip_has_sources_of_its_own &&
      .venv/bin/pip install -q "$torch_requirement" "${python_packages[@]}" >"$log" 2>&1 &&
      install_compared_packages >>"$log" 2>&1; then
@@ -170,15 +170,15 @@ install_python_packages() {
   For another build: COHORT_TORCH_REQUIREMENT=torch==$torch_version tools/dev/setup.sh"
 }
 
-# A Python that imports PyTorch spends a third of its time on collections that find nothing, most of it at its end. Where
-# COHORT_TEST_RARE_GC=1 (the tests: there are hundreds), it collects rarely, and not what is left at the end.
+# A Python that imports PyTorch spends a third of its time on garbage collections that find nothing, most of it at exit. With
+# COHORT_TEST_RARE_GC=1 (set for the tests, of which there are hundreds), it collects rarely, and not at exit.
 install_switch_for_tests() {
   local packages
   packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   cp tests/support/python/cohort_tests.pth "$packages/"
 }
 
-# The fast path: this very script has run to its end here, and nothing was removed since.
+# The fast path: this same script has run to its end here, and nothing was removed since.
 checksum=$(cksum <"$0")
 if [[ -f $stamp && $(<"$stamp") == "$checksum" && -x .venv/bin/pytest ]] &&
    compgen -G ".venv/lib/python3*/site-packages/torch/lib/libtorch_cpu.so" >/dev/null &&

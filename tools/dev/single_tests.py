@@ -1,4 +1,4 @@
-"""CTest's tests of a build, one process each, and what each reaches of a sample of mutants."""
+"""CTest's tests of a build, one process each, and the mutants of a sample that each test reaches."""
 import dataclasses
 import json
 import os
@@ -21,19 +21,19 @@ class Test:
     program: str
     command: list
     environment: dict
-    source: str = ""  # where it stands, without folder: text_test
+    source: str = ""  # its file, without folder: text_test
     seconds: float = 0
     reached: bytes = b""
 
 
 def suites_of(root):
-    """{suite: its file's name without folder and ending}"""
+    """Returns {suite: its file's name without folder and ending}."""
     return {match[1]: path.stem for path in files(root, "tests/*_test.cpp")
             for match in map(TEST.match, path.read_text().splitlines()) if match}
 
 
 def tests_of(root, folder, programs):
-    """All that CTest knows of these programs."""
+    """Returns all tests of these programs that CTest knows."""
     listed = subprocess.run(["ctest", "--test-dir", folder, "--show-only=json-v1"], capture_output=True, text=True, check=True)
     suites, found = suites_of(root), []
     for test in json.loads(listed.stdout)["tests"]:
@@ -49,7 +49,7 @@ def tests_of(root, folder, programs):
 
 
 class TestRunner:
-    """Runs single tests as a mutant, or as none (0)."""
+    """Runs single tests with one mutant, or with none (0)."""
 
     def __init__(self, folder, work, count, limit):
         self.folder, self.work, self.count, self.limit = folder, pathlib.Path(work), count, limit
@@ -57,7 +57,7 @@ class TestRunner:
             (self.work / part).mkdir(parents=True, exist_ok=True)
 
     def run(self, test, number, label):
-        """(whether it passed, seconds, which mutants it reached)"""
+        """Returns (whether it passed, seconds, which mutants it reached)."""
         mark = self.work / "reached" / label
         mark.write_bytes(bytes(self.count + 1))
         env = {**os.environ, **test.environment, "COHORT_MUTANT": str(number), "COHORT_MUTANT_REACHED": str(mark)}
@@ -79,6 +79,6 @@ class TestRunner:
         return passed, time.monotonic() - begin, reached
 
     def look(self, test, label):
-        """Whether a test passes without a mutant; notes its time and what it reaches."""
+        """Returns whether a test passes without a mutant; notes its time and the mutants that it reaches."""
         passed, test.seconds, test.reached = self.run(test, 0, label)
         return passed

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every question of cohort-bench once, in its shortest form: shows that each still runs and answers. The figures are worth nothing, all
-# the more as two questions run at a time; `make bench` measures.
+# Runs every question of cohort-bench once, in its shortest form, to show that each still runs and answers. The figures are
+# meaningless, also because two questions run at a time; `make bench` measures.
 #
 #   tools/dev/smoke_bench.sh      after `make build`; rows in build/bench/smoke/
 set -euo pipefail
@@ -10,7 +10,7 @@ export folder=build/bench/smoke
 rm -rf "$folder"
 mkdir -p "$folder"
 
-# One case where a question has several that take the same way: a step in bfloat16 is seconds on a processor without it.
+# One case of questions with several similar ones: a step in bfloat16 takes seconds on a processor without it.
 shortest() {  # question
   case $1 in
     allocator | fsdp-step) echo --case mlp-4x1024 ;;

@@ -1,4 +1,4 @@
-"""What the checks share: the project's files, and C++ text without comments and strings."""
+"""Functions that the checks share: the project's files, and C++ text without comments and strings."""
 import fnmatch
 import pathlib
 import re
@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def files(root, *patterns):
-    """Files of the project below root that match one of the patterns; what git ignores is not ours."""
+    """Returns the project's files below root that match one of the patterns, without those that git ignores."""
     command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
     listed = subprocess.run(command, capture_output=True, text=True)
     if listed.returncode == 0:
@@ -21,7 +21,7 @@ def files(root, *patterns):
 
 
 def without_comments(text):
-    """The text with comments and the insides of strings blanked; line numbers stay."""
+    """Returns the text with comments and the insides of strings blanked; line numbers stay the same."""
     token = re.compile(r'//[^\n]*|/\*.*?\*/|R"\(.*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)
 
     def blank(match):

@@ -1,4 +1,4 @@
-# For scripts that run one stage after the other and end with the time of each: `.ci/run` and `make release-check` source it.
+# Runs stages one after the other and prints the time of each; sourced by `.ci/run` and `make release-check`.
 # shellcheck shell=bash
 summary=()
 failures=()
@@ -29,7 +29,7 @@ stage() {  # name, time limit, command ...
   summary+=("$(printf '%-12s %5d s  %s' "$name" $((SECONDS - begin)) "$verdict")")
 }
 
-# Ends the script: why stages failed, once more where only the end of a log is at hand, and the time of each.
+# Ends the script: prints why stages failed, again if only the end of a log is available, and the time of each.
 end_with_summary() {
   local name
   for name in "${failures[@]}"; do

@@ -1,4 +1,4 @@
-"""Generated mutants that no test can kill, or need not: tests/mutants/survivors.txt, each with the reason.
+"""Generated mutants that no test can or need kill: tests/mutants/survivors.txt, each with the reason.
 
 A block is a file, unindented, and below it, indented, `line` (its text, which finds it again), `change` (old -> new, as the sample
 prints it) and `reason`.
@@ -48,7 +48,7 @@ def parse(text):
 
 
 def stale(root, survivors):
-    """An error for each that fits no change of its file any more."""
+    """Returns an error for each that no longer fits a change of its file."""
     errors = []
     for survivor in survivors:
         changes = changes_of(root, survivor.file) if (root / survivor.file).is_file() else []

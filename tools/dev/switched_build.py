@@ -1,4 +1,4 @@
-"""A build of the sources with generated mutants in them as switches, without those that do not compile."""
+"""Builds the sources with generated mutants in them as switches, without those that do not compile."""
 import pathlib
 import re
 import subprocess
@@ -8,7 +8,7 @@ from mutants import SWITCH, Problem, configure, make_tree
 
 
 def switched(root, numbered):
-    """{file: its text with the mutants of `numbered` in it}"""
+    """Returns {file: its text with the mutants of `numbered` in it}."""
     texts = {}
     for number, change in sorted(numbered.items(), key=lambda each: -each[1].begin):
         text = texts.get(change.file) or (root / change.file).read_text()
@@ -17,7 +17,7 @@ def switched(root, numbered):
 
 
 def faults_of(output, tree, folder):
-    """(file, line) of each place that the compiler complains of."""
+    """Returns (file, line) of each place that the compiler rejects."""
     found = []
     for path, line in re.findall(r"^(\S+?):(\d+):(?:\d+:)? +(?:fatal )?error:", output, re.M):
         place = pathlib.Path(folder, path).resolve()
@@ -27,7 +27,7 @@ def faults_of(output, tree, folder):
 
 
 def offenders(numbered, faults):
-    """Numbers of the mutants at these places; where a file has none there, all of the file."""
+    """Returns the numbers of the mutants at these places; if a file has none there, all of the file."""
     found = set()
     for file, line in faults:
         own = {number: change for number, change in numbered.items() if change.file == file}
@@ -36,7 +36,7 @@ def offenders(numbered, faults):
 
 
 def build(folder, targets):
-    """(whether all could be built, what was printed)"""
+    """Returns (whether all could be built, what was printed)."""
     process = subprocess.Popen(["cmake", "--build", folder, "--target", *targets, "--", "-k", "0"], stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace")
     lines = []
@@ -48,7 +48,7 @@ def build(folder, targets):
 
 
 def build_what_compiles(root, tree, numbered, targets, has_torch):
-    """Leaves out of `numbered` what does not compile. Returns the folder of the build."""
+    """Removes those that do not compile from `numbered`. Returns the folder of the build."""
     folder = tree / "build"
     while True:
         make_tree(root, tree, switched(root, numbered))

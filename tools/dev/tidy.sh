@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# clang-tidy with the project's .clang-tidy over the sources that changed; make tidy.
+# Runs clang-tidy with the project's .clang-tidy on the sources that changed (make tidy).
 #
-#   tools/dev/tidy.sh                what differs from origin/main and what is not committed; where that is nothing, the last commit
+#   tools/dev/tidy.sh                differences from origin/main and uncommitted changes; without any, the last commit
 #   tools/dev/tidy.sh FILE ...       these sources
 #
 #   COHORT_CHANGED_BASE   the commit to compare with instead (changed_files.sh)
-#   COHORT_TIDY_SECONDS   no source is begun after so many seconds (default 240); those left out are named
+#   COHORT_TIDY_SECONDS   begins no source after this time (default 240), and lists those left out
 #
-# The distribution's clang-tidy may be too old for libstdc++'s std::source_location, so pip brings one into build/clang-tidy.
-# A source is read as the release build compiles it, without the precompiled header: 5 s each, 35 s with LibTorch's headers.
-# A header is read with the source of its name.
+# The distribution's clang-tidy may be too old for libstdc++'s std::source_location, so pip installs one into build/clang-tidy. A
+# source is read as the release build compiles it, without the precompiled header: 5 s each, 35 s with LibTorch's headers. A
+# header is read with the source of its name.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 release=20.1.0
@@ -33,7 +33,7 @@ done | sort -u)
 ((${#sources[@]})) || { echo "tidy: no source changed, ok"; exit 0; }
 
 [[ -e build/build.ninja ]] || cmake --preset release >/dev/null
-# One entry per source, where a unity build has one per batch; the precompiled header is GCC's, and clang cannot read it.
+# One entry per source, as a unity build has one per batch; the precompiled header is GCC's, which clang cannot read.
 mapfile -t known < <(.venv/bin/python tools/dev/tidy_commands.py build build/tidy "${sources[@]}")
 left_out=()
 for source in "${sources[@]}"; do
@@ -51,7 +51,7 @@ check() {  # source: prints what was found; its name to stderr's list if there w
 export -f check
 rm -f build/tidy/left_out build/tidy/noise.*
 status=0
-# Quick sources first: those without LibTorch's headers.
+# Fast sources first: those without LibTorch's headers.
 printf '%s\n' "${known[@]}" | tidy_end=$(($(date +%s) + limit)) tidy_limit=$limit tidy_program=$program \
   xargs -r -P "$(nproc)" -I{} bash -c 'check {}' || status=1
 [[ ! -e build/tidy/left_out ]] || mapfile -t -O "${#left_out[@]}" left_out <build/tidy/left_out

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The compile commands of some sources, as clang-tidy wants them: one per source, unity builds taken apart, no precompiled header.
+"""Writes compile commands of some sources for clang-tidy: one per source, with unity builds split, without the precompiled
+header.
 
     tools/dev/tidy_commands.py BUILD FOLDER SOURCE ...
 
@@ -17,7 +18,7 @@ PRECOMPILED = re.compile(r"cmake_pch")
 
 
 def words_for_clang(command, source):
-    """The words of a compile command that say how the source is read."""
+    """Returns the arguments of a compile command that determine how the source is read."""
     kept, words = [], iter([word for word in shlex.split(command) if word != "-Xclang"])
     for word in words:
         if word in ("-o", "-MF", "-MT", "-c"):
@@ -34,7 +35,7 @@ def words_for_clang(command, source):
 
 
 def sources_of(entry):
-    """The sources that a command compiles: those that a unity file includes, or its own."""
+    """Returns the sources that a command compiles: those that a unity file includes, or its own."""
     file = pathlib.Path(entry["directory"], entry["file"])
     if "/Unity/unity_" in str(file):
         if not file.exists():

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How long a newcomer waits: times the steps of docs and HACKING.md in a fresh clone with a fresh .venv and no compiler cache,
-# and prints them beside what they may take on 2 cores. Packages that apt has installed stay; with none, setup takes longer.
+# Times what a newcomer waits for: the steps of docs and HACKING.md in a fresh clone with a fresh .venv and no compiler cache, and
+# prints them beside their limits on 2 cores. Packages that apt has installed stay; without them, setup takes longer.
 #
 #   tools/dev/time_fresh_clone.sh [ROW ...]     default: setup demo library test full edit
 #
@@ -8,13 +8,13 @@
 #   demo      make demo, until the first training step is printed and until it ends
 #   library   configure, build and install the library alone: preset `install`
 #   full      configure and build everything: library, launcher, tests, benchmarks, examples
-#   test      make test: set-up, the build it needs, the gate
-#   edit      one line more in a source of comm, until a test of comm has its result: preset `dev`
+#   test      make test: setup, the build it needs, the gate
+#   edit      one new line in a source of comm, until a test of comm has its result: preset `dev`
 #
-# Each row builds from nothing (setup is done first, untimed where it is no row); edit begins with a finished dev build.
+# Each row builds from nothing (setup is done first, untimed unless it is a row); edit begins with a finished dev build.
 #
-#   COHORT_CLONE_SOURCE   what is cloned (default: this working tree's last commit)
-#   COHORT_CLONE_FOLDER   where (default: a new folder below TMPDIR); removed at the end
+#   COHORT_CLONE_SOURCE   the repository to clone (default: this working tree's last commit)
+#   COHORT_CLONE_FOLDER   the folder of the clone (default: a new folder below TMPDIR); removed at the end
 #   COHORT_EDIT_SOURCE, COHORT_EDIT_FILTER   the source that changes, the tests that run
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -31,7 +31,7 @@ say() { echo "time_fresh_clone: $*" >&2; }
 trap 'rm -rf "$folder"' EXIT
 now() { date +%s.%N; }
 
-row() {  # name in takes, what it is, begin, end
+row() {  # name in takes, description, begin, end
   local target=${takes[$1]} seconds verdict=""
   seconds=$(awk -v begin="$3" -v end="$4" 'BEGIN { printf "%.1f", end - begin }')
   if [[ $target != - ]]; then
@@ -112,7 +112,7 @@ failed=0
 for name in "${rows[@]}"; do
   declare -F "row_$name" >/dev/null || { say "error: there is no row $name"; exit 2; }
   rm -rf build
-  # Not in an if, where `set -e` would not hold inside.
+  # Not in an `if`, in which `set -e` has no effect.
   set +e
   ( set -e; table=() late=0; "row_$name"; printf '%s\n' "${table[@]}" >"$folder/rows"; exit $((late * 100)) )
   status=$?

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes goldens: what Python's PyTorch computes for tests, kept beside them (tests/e2e/golden.py). Of a finished build: a test writes
-its golden, and then compares what C++ computes.
+"""Writes goldens: what Python's PyTorch computes for tests, kept beside them (tests/e2e/golden.py). Needs a finished build: a
+test writes its golden, and then compares what C++ computes.
 
     tools/dev/write_goldens.py [TEST ...]      default: the tests whose goldens are outdated, damaged or missing
 """

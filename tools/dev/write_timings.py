@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/timings.json from the results of a finished run of tests: how long each takes, so that the longest begin.
+"""Writes tests/timings.json from the results of a finished test run: how long each test takes, so that the longest begin.
 
     tools/dev/write_timings.py [FOLDER]      default: build/test-logs; tests that did not run there keep their figures
 

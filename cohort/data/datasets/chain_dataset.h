@@ -1,5 +1,5 @@
-/// ChainDataset: iterable datasets one after the other, as torch.utils.data.ChainDataset. Each is begun when the one before has
-/// ended.
+/// ChainDataset: iterable datasets one after the other, as torch.utils.data.ChainDataset. Iterates over each dataset after the
+/// one before has ended.
 ///
 ///     ChainDataset all(std::vector{part0, part1});   // of one type
 ///     ChainDataset all(logs, records);               // of several types whose examples are of one type
@@ -50,7 +50,7 @@ class ChainIterator {
 template <typename Example>
 class ChainDataset {
  public:
-  /// Datasets, or shared pointers to them; none is an empty dataset.
+  /// Takes datasets, or shared pointers to them. Without datasets it is empty.
   template <typename Dataset>
   explicit ChainDataset(std::vector<Dataset> datasets) {
     for (Dataset& dataset : datasets) add(std::move(dataset));
@@ -61,7 +61,7 @@ class ChainDataset {
   }
 
   auto iterate() const { return detail::ChainIterator<Example>(begins_); }
-  /// As detail::tell_epoch().
+  /// See detail::tell_epoch().
   void begin_epoch(int64_t epoch, detail::EpochBy who) const {
     for (const auto& tell : tell_epoch_) tell(epoch, who);
   }

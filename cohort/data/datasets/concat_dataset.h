@@ -20,14 +20,14 @@ namespace cohort::data {
 
 namespace detail {
 
-/// Where a place in a row of datasets is.
+/// A dataset in a list of datasets, and an index into it.
 struct PlaceInDatasets {
   size_t dataset;
   int64_t index;
 };
-/// The sums of the sizes up to each. Throws c10::ValueError for none.
+/// Returns the cumulative sums of the sizes. Throws c10::ValueError if there are no sizes.
 COHORT_API std::vector<int64_t> cumulative_sizes_of(const std::vector<int64_t>& sizes);
-/// Throws c10::ValueError for an index below -size, c10::IndexError for one from size on.
+/// Throws c10::ValueError for an index below -size, and c10::IndexError for an index of size or more.
 COHORT_API PlaceInDatasets place_in(const std::vector<int64_t>& cumulative_sizes, int64_t index);
 
 }  // namespace detail
@@ -35,7 +35,7 @@ COHORT_API PlaceInDatasets place_in(const std::vector<int64_t>& cumulative_sizes
 template <typename Example>
 class ConcatDataset {
  public:
-  /// Datasets, or shared pointers to them. Throws c10::ValueError if there is none.
+  /// Takes datasets, or shared pointers to them. Throws c10::ValueError without datasets.
   template <typename Dataset>
   explicit ConcatDataset(std::vector<Dataset> datasets) {
     std::vector<int64_t> sizes;
@@ -55,7 +55,7 @@ class ConcatDataset {
     return get_of_[place.dataset](place.index);
   }
   int64_t size() const { return cumulative_sizes_.back(); }
-  /// As detail::tell_epoch().
+  /// See detail::tell_epoch().
   void begin_epoch(int64_t epoch, detail::EpochBy who) const {
     for (const auto& tell : tell_epoch_) tell(epoch, who);
   }

@@ -1,4 +1,4 @@
-/// The kinds of datasets that a DataLoader reads. A dataset need not derive from anything.
+/// The kinds of datasets that a DataLoader reads. Datasets need no base class.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -14,7 +14,7 @@ namespace cohort::data {
 
 namespace detail {
 
-/// Throws c10::ValueError for a null pointer. `who` needs the dataset.
+/// Throws c10::ValueError for a null pointer. `who`: the class that needs the dataset.
 template <typename T>
 std::shared_ptr<T> not_null(std::shared_ptr<T> dataset, const char* who) {
   TORCH_CHECK_VALUE(dataset != nullptr, "[cohort] ", who, " needs a dataset, but got a null pointer");
@@ -24,7 +24,7 @@ std::shared_ptr<T> not_null(std::shared_ptr<T> dataset, const char* who) {
 template <typename Dataset>
 int64_t dataset_size(const Dataset& dataset) {
   if constexpr (requires { dataset.size().value(); }) {
-    return static_cast<int64_t>(dataset.size().value());  // LibTorch's own datasets give an optional
+    return static_cast<int64_t>(dataset.size().value());  // LibTorch's own datasets return an optional
   } else {
     return static_cast<int64_t>(dataset.size());
   }
@@ -32,29 +32,29 @@ int64_t dataset_size(const Dataset& dataset) {
 
 }  // namespace detail
 
-/// size() and get(index), which workers call at once.
+/// A dataset with size() and get(index). Workers call get() concurrently.
 template <typename Dataset>
 concept MapDataset = requires(Dataset& dataset, int64_t index) {
   dataset.get(index);
   detail::dataset_size(dataset);
 };
 
-/// iterate() gives an iterator, whose next() gives a sample in an optional, and nothing at the end. Each worker iterates on its
-/// own: without worker_info() or sharded() (iterable.h) every sample comes from each of them, as in Python.
+/// A dataset with iterate(), whose result has a next() that returns an optional sample, empty at the end. Each worker iterates on
+/// its own: without worker_info() or sharded() (iterable.h) each worker returns every sample, as in Python.
 template <typename Dataset>
 concept IterableDataset = requires(Dataset& dataset) {
   dataset.iterate().next().value();
 };
 
-/// LibTorch's own datasets that give whole batches only, such as those made by `.map(torch::data::transforms::Stack<>())`.
+/// LibTorch's own datasets that return only whole batches, such as those made by `.map(torch::data::transforms::Stack<>())`.
 template <typename Dataset>
 concept WholeBatchDataset = !MapDataset<Dataset> && requires(Dataset & dataset, const std::vector<size_t>& indices) {
   dataset.get_batch(indices);
   detail::dataset_size(dataset);
 };
 
-/// LibTorch's own datasets with a state, such as ChunkDataset: get_batch(size) gives batches in an optional until reset(), which
-/// begins each epoch. Workers share them, so get_batch() must be safe to call at once, unless there is one worker at most.
+/// LibTorch's own datasets with a state, such as ChunkDataset: get_batch(size) returns optional batches until the epoch ends, and
+/// reset() begins each epoch. Workers share them, so get_batch() must be thread-safe if there are several workers.
 template <typename Dataset>
 concept StatefulDataset = requires(Dataset& dataset) {
   dataset.reset();
@@ -63,8 +63,8 @@ concept StatefulDataset = requires(Dataset& dataset) {
 
 namespace detail {
 
-/// Who has chosen the number of an epoch: a loader that counts from 0, or the program by the set_epoch() of its sampler or of the
-/// loader.
+/// How the number of an epoch was chosen: by a loader that counts from 0, or by the program with set_epoch() of its sampler or of
+/// the loader.
 enum class EpochBy { kCount, kSampler, kLoader };
 
 template <typename Dataset>
@@ -82,8 +82,9 @@ concept HasSetEpoch = requires(Dataset& dataset, int64_t epoch) {
 template <typename Dataset>
 concept HasEpochs = HasBeginEpoch<Dataset> || HasSetEpoch<Dataset> || PassesEpochsOn<Dataset>;
 
-/// Tells the dataset, or those inside of it, the number of the epoch that begins: by begin_epoch(); or by set_epoch(), but only
-/// a number that the program has chosen, as it may call set_epoch() itself. Does nothing where the dataset has neither.
+/// Tells the dataset, or the datasets inside it, the number of the epoch that begins. Calls begin_epoch(), or set_epoch(), but
+/// the latter only with a number that the program has chosen, as the program may call set_epoch() itself. Does nothing if the
+/// dataset has neither.
 template <typename Dataset>
 void tell_epoch(Dataset& dataset, int64_t epoch, EpochBy who) {
   if constexpr (PassesEpochsOn<Dataset>) {

@@ -1,4 +1,4 @@
-/// share(): datasets of datasets hold what they are given by a shared pointer, and take one as well, but no null pointer.
+/// share(): turns a dataset, or a shared pointer to one, into a shared pointer. Datasets that hold other datasets use it.
 #pragma once
 
 #include <memory>
@@ -17,11 +17,11 @@ template <typename T>
 struct Shared<std::shared_ptr<T>> {
   using Type = T;
 };
-/// The dataset's type, whether it is held by a shared pointer or not.
+/// The type of the dataset, whether or not `T` is a shared pointer to it.
 template <typename T>
 using SharedType = typename Shared<std::remove_cvref_t<T>>::Type;
 
-/// Throws as not_null().
+/// Throws like not_null().
 template <typename T>
 std::shared_ptr<SharedType<T>> share(T dataset, const char* who) {
   if constexpr (std::is_same_v<T, SharedType<T>>) {

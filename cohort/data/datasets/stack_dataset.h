@@ -1,4 +1,4 @@
-/// StackDataset: datasets side by side; example i has example i of each, as torch.utils.data.StackDataset.
+/// StackDataset: datasets side by side, as torch.utils.data.StackDataset: example i has example i of each dataset.
 ///
 ///     StackDataset pairs(images, texts);                             // get(i): std::tuple(images.get(i), texts.get(i))
 ///     auto samples = stack_as<Sample>(images, texts);                // get(i): Sample{images.get(i), texts.get(i)}
@@ -21,10 +21,10 @@ namespace cohort::data {
 
 namespace detail {
 
-/// Throws c10::ValueError unless all are equal; returns it.
+/// Returns the size of all. Throws c10::ValueError if sizes differ.
 COHORT_API int64_t equal_size_of(const std::vector<int64_t>& sizes);
 
-/// What joins the parts of an example.
+/// Joins the parts of an example to a tuple.
 struct AsTuple {
   template <typename... Parts>
   auto operator()(Parts&&... parts) const {
@@ -39,7 +39,7 @@ struct AsStruct {
   }
 };
 
-/// Where each dataset reads whole batches, and they can be parts of a batch.
+/// True if each dataset reads whole batches, and these can be joined to one batch.
 template <typename Join, typename... Datasets>
 concept StackReadsBatches = requires(const std::vector<int64_t>& indices, Datasets&... datasets) {
   Join()(datasets.get_batch(indices)...);
@@ -62,7 +62,7 @@ class BasicStackDataset {
     return std::apply([&](const auto&... dataset) { return Join()(dataset->get_batch(indices)...); }, datasets_);
   }
   int64_t size() const { return size_; }
-  /// As detail::tell_epoch().
+  /// See detail::tell_epoch().
   void begin_epoch(int64_t epoch, detail::EpochBy who) const {
     std::apply([&](const auto&... dataset) { (detail::tell_epoch(*dataset, epoch, who), ...); }, datasets_);
   }
@@ -81,7 +81,7 @@ class BasicStackDataset {
 template <typename... Datasets>
 class StackDataset : public BasicStackDataset<detail::AsTuple, Datasets...> {
  public:
-  /// Datasets, or shared pointers to them.
+  /// Takes datasets, or shared pointers to them.
   template <typename... Given>
   requires(sizeof...(Given) == sizeof...(Datasets) &&
            (std::is_same_v<detail::SharedType<Given>, Datasets> && ...)) explicit StackDataset(Given... datasets)
@@ -91,7 +91,8 @@ class StackDataset : public BasicStackDataset<detail::AsTuple, Datasets...> {
 template <typename... Datasets>
 StackDataset(Datasets...) -> StackDataset<detail::SharedType<Datasets>...>;
 
-/// `Struct`: a plain struct whose fields are the examples, in the order of the datasets. collate() joins up to eight.
+/// Stacks datasets to examples of type `Struct`: a plain struct with one field per dataset, in the same order. collate() joins up
+/// to eight fields.
 template <typename Struct, typename... Datasets>
 auto stack_as(Datasets... datasets) {
   return BasicStackDataset<detail::AsStruct<Struct>, detail::SharedType<Datasets>...>(

@@ -12,7 +12,7 @@
 namespace cohort::data::detail {
 namespace {
 
-// With the rounding errors of each addition kept apart, as sum() does since Python 3.12.
+// Sums with a separate sum of rounding errors, as Python's sum() since 3.12.
 double exact_sum(const std::vector<double>& values) {
   double sum = 0;
   double lost = 0;
@@ -42,7 +42,7 @@ std::vector<int64_t> lengths_of(int64_t size, const std::vector<double>& fractio
   return lengths;
 }
 
-// Nothing where it does not fit.
+// Absent if the sum overflows.
 std::optional<int64_t> sum_of(const std::vector<int64_t>& lengths) {
   int64_t sum = 0;
   for (const int64_t length : lengths) {

@@ -1,5 +1,5 @@
-/// Subset: some examples of a dataset. random_split(): a dataset divided at random, as torch.utils.data.random_split does it
-/// (torch/utils/data/dataset.py), index for index:
+/// Subset: some examples of a dataset. random_split(): divides a dataset at random, into the same indices as
+/// torch.utils.data.random_split (torch/utils/data/dataset.py):
 ///
 ///     const auto parts = random_split(dataset, {0.8, 0.2}, make_generator(42));
 ///     DataLoader train(parts[0], {.batch_size = 32, .shuffle = true});
@@ -25,7 +25,7 @@ namespace cohort::data {
 
 namespace detail {
 
-/// indices[index]; a negative index counts from the end. Throws c10::IndexError, with the text of a list in Python.
+/// Returns indices[index]; a negative index counts from the end. Throws c10::IndexError, with the text of Python's list.
 COHORT_API int64_t index_in(const std::vector<int64_t>& indices, int64_t index);
 COHORT_API std::vector<std::vector<int64_t>> split_at_random(int64_t size, const std::vector<int64_t>& lengths,
                                                              const std::optional<at::Generator>& generator);
@@ -37,8 +37,7 @@ COHORT_API std::vector<std::vector<int64_t>> split_at_random(int64_t size, const
 template <typename Dataset>
 class Subset {
  public:
-  /// `indices`: into the dataset, in any order and any number; they are looked up when they are read.
-  /// Throws c10::ValueError for a null pointer.
+  /// `indices`: into the dataset, in any order and number; checked when they are read. Throws c10::ValueError for a null pointer.
   Subset(std::shared_ptr<Dataset> dataset, std::vector<int64_t> indices)
       : dataset_(detail::not_null(std::move(dataset), "Subset")), indices_(std::move(indices)) {}
   Subset(Dataset dataset, std::vector<int64_t> indices)
@@ -46,7 +45,7 @@ class Subset {
 
   /// Throws c10::IndexError outside [-size(), size() - 1].
   auto get(int64_t index) const { return dataset_->get(detail::index_in(indices_, index)); }
-  /// Where the dataset has it.
+  /// Available if the dataset has it.
   auto get_batch(const std::vector<int64_t>& indices) const requires requires(Dataset& dataset) {
     dataset.get_batch(indices);
   }
@@ -58,7 +57,7 @@ class Subset {
   }
   int64_t size() const { return static_cast<int64_t>(indices_.size()); }
 
-  /// As detail::tell_epoch().
+  /// See detail::tell_epoch().
   void begin_epoch(int64_t epoch, detail::EpochBy who) const { detail::tell_epoch(*dataset_, epoch, who); }
 
   const std::vector<int64_t>& indices() const { return indices_; }
@@ -69,10 +68,10 @@ class Subset {
   std::vector<int64_t> indices_;
 };
 
-/// `lengths`: either std::vector<int64_t>, which add up to the size of the dataset, or std::vector<double>, fractions that add up
-/// to 1; what rounding down leaves over goes to the first parts, one each. Lengths that add up to 1 are fractions, as in Python.
-/// An empty part is warned of. `generator`: default LibTorch's default CPU generator.
-/// Throws c10::ValueError, with Python's texts, for other sums and for fractions outside [0, 1]; for negative lengths, too.
+/// `lengths`: either std::vector<int64_t> whose sum is the size of the dataset, or std::vector<double>, fractions whose sum is 1.
+/// Fractions are rounded down, and the rest goes to the first parts, one example each. Lengths whose sum is 1 are fractions, as
+/// in Python. Warns if a part is empty. `generator`: LibTorch's default CPU generator by default. Throws c10::ValueError, with
+/// Python's texts, for other sums, for fractions outside [0, 1], and for negative lengths.
 template <typename Dataset, typename Number>
 auto random_split(Dataset dataset, const std::vector<Number>& lengths,
                   const std::optional<at::Generator>& generator = std::nullopt) {

@@ -1,9 +1,9 @@
-/// TensorDataset: tensors of equal first dimension; example i is row i of each, as torch.utils.data.TensorDataset.
+/// TensorDataset: tensors of equal first size, as torch.utils.data.TensorDataset: example i is row i of each.
 ///
 ///     DataLoader loader(TensorDataset(inputs, targets), {.batch_size = 32});
 ///     for (auto& [input, target] : loader) ...
 ///
-/// A loader reads whole batches by one index_select per tensor: bit for bit what stacking rows gives, but faster.
+/// A loader reads whole batches with one index_select per tensor: faster than stacking rows, with the same bits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +20,7 @@
 namespace cohort::data {
 
 namespace detail {
-/// Throws c10::ValueError unless all tensors have the same first dimension; returns it.
+/// Returns the common first size. Throws c10::ValueError if the tensors differ in it.
 COHORT_API int64_t check_rows(const at::Tensor* tensors, size_t count);
 COHORT_API at::Tensor select_row(const at::Tensor& tensor, int64_t index);
 COHORT_API at::Tensor select_rows(const at::Tensor& tensor, const std::vector<int64_t>& indices);
@@ -34,11 +34,11 @@ class TensorDataset {
            (std::is_convertible_v<Tensors, at::Tensor> && ...)) explicit TensorDataset(Tensors&&... tensors)
       : tensors_{std::forward<Tensors>(tensors)...}, size_(detail::check_rows(tensors_.data(), N)) {}
 
-  /// A tuple of N rows. Throws c10::IndexError outside [0, size() - 1].
+  /// Returns a tuple of N rows. Throws c10::IndexError outside [0, size() - 1].
   auto get(int64_t index) const {
     return tuple_of([index](const at::Tensor& tensor) { return detail::select_row(tensor, index); });
   }
-  /// The rows of a whole batch, stacked.
+  /// Returns the stacked rows of a batch.
   auto get_batch(const std::vector<int64_t>& indices) const {
     return tuple_of([&indices](const at::Tensor& tensor) { return detail::select_rows(tensor, indices); });
   }

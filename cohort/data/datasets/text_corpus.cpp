@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The kernel allows a process 65530 mappings by default; further files are read into memory.
+// By default the kernel allows a process 65530 mappings. Files beyond this number are read into memory.
 constexpr size_t kMaxMappings = 16384;
 constexpr int64_t kBinaryProbeBytes = 8192;
 

@@ -1,5 +1,5 @@
-/// TokenDataset: a text as training examples for a byte-level language model. A token is one byte (0..255); an example is
-/// a window of `context_length` tokens and the same window one token later, which is what the model is to predict:
+/// TokenDataset: a text as training examples for a byte-level language model. A token is one byte (0..255). An example is a
+/// window of `context_length` tokens, and the same window one token later, which the model learns to predict:
 ///
 ///     auto corpus = TextCorpus::open("/usr/include", {.extensions = {".h"}});
 ///     auto [train, held_out] = split_corpus(corpus, {.context_length = 256}, /*held_out_fraction=*/0.1);
@@ -23,31 +23,31 @@ namespace cohort::data {
 
 struct TokenDatasetOptions {
   int64_t context_length = 256;
-  /// Distance between the starts of windows. 0: context_length, so that windows do not overlap; 1: every position.
+  /// Distance between the starts of windows. 0 means context_length, so that windows do not overlap; 1 means every position.
   int64_t stride = 0;
-  /// The part [begin, end) of the text. end 0: up to its end.
+  /// The part [begin, end) of the text. An `end` of 0 means its end.
   int64_t begin = 0;
   int64_t end = 0;
 };
 
 class COHORT_API TokenDataset {
  public:
-  /// (input, target), int64 [context_length] each.
+  /// (input, target), each int64 [context_length].
   using Example = std::pair<at::Tensor, at::Tensor>;
 
-  /// Throws c10::ValueError for lengths that are not positive, a part outside the text, or one too short for a window.
+  /// Throws c10::ValueError for lengths that are not positive, for a part outside the text, or one too short for a window.
   TokenDataset(std::shared_ptr<const TextCorpus> corpus, TokenDatasetOptions options = {});
 
   /// Throws c10::IndexError outside [0, size() - 1].
   Example get(int64_t index) const;
-  /// (inputs, targets), int64 [indices, context_length] each; used by DataLoader.
+  /// Returns (inputs, targets), each int64 [indices, context_length]. DataLoader uses it.
   Example get_batch(const std::vector<int64_t>& indices) const;
   /// Number of windows.
   int64_t size() const { return size_; }
 
   const TokenDatasetOptions& options() const { return options_; }
   const TextCorpus& corpus() const { return *corpus_; }
-  /// The text of this part as uint8: for statistics such as n-gram counts.
+  /// Returns the text of this part as uint8, for statistics such as n-gram counts.
   at::Tensor bytes() const { return corpus_->bytes(options_.begin, options_.end); }
 
  private:
@@ -56,8 +56,8 @@ class COHORT_API TokenDataset {
   int64_t size_ = 0;
 };
 
-/// Splits by position: the last `held_out_fraction` of the bytes are held out, the rest is for training.
-/// Throws c10::ValueError unless 0 < held_out_fraction < 1 and both parts hold a window.
+/// Splits by position: holds out the last `held_out_fraction` of the bytes, and trains on the others. Throws c10::ValueError
+/// unless 0 < held_out_fraction < 1 and both parts hold a window.
 COHORT_API std::pair<TokenDataset, TokenDataset> split_corpus(const std::shared_ptr<const TextCorpus>& corpus,
                                                               TokenDatasetOptions options, double held_out_fraction);
 

@@ -15,7 +15,7 @@ thread_local BatchMemory* memory_of_thread = nullptr;
 
 }  // namespace
 
-// What a storage holds.
+// The context of a storage, which returns the block to the memory.
 struct BatchMemory::Loan {
   std::shared_ptr<BatchMemory> memory;
   Block block;
@@ -36,7 +36,7 @@ BatchMemory::~BatchMemory() {
   for (const Block& block : free_) c10::free_cpu(block.data);
 }
 
-// The youngest that fits without waste: its pages are the likeliest to be in a cache.
+// Takes the most recently returned block that fits without waste, as its pages are likely to be in a cache.
 BatchMemory::Block BatchMemory::take(size_t num_bytes) {
   {
     const std::lock_guard lock(mutex_);

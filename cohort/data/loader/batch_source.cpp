@@ -11,7 +11,7 @@
 namespace cohort::data::detail {
 
 void ReadProgress::begin_sample(int64_t index) {
-  // Relaxed: only a request to end early; the results are handed over under the stream's mutex.
+  // Relaxed, as it only asks for an early end; the stream's mutex hands over the results.
   if (should_stop_ && should_stop_->load(std::memory_order_relaxed)) throw StopReading();
   sample_ = index;
 }

@@ -1,6 +1,6 @@
-/// BatchSource: where the batches of an epoch come from, step by step. Untyped: what a batch is, it does not know.
+/// BatchSource: reads the batches of an epoch, step by step, without knowing their type.
 ///
-/// With W workers, worker w reads the steps w, w + W, ... in this order; where order is free, whichever comes next.
+/// With W workers, worker w reads the steps w, w + W, ... in this order; if order is free, it reads the next step.
 #pragma once
 
 #include <atomic>
@@ -17,25 +17,25 @@
 
 namespace cohort::data::detail {
 
-/// Thrown through datasets when nobody wants the batch any more.
+/// Thrown through datasets if the batch is no longer needed.
 struct StopReading {};
-/// Thrown when no sample of a batch could be read: it is left out.
+/// Thrown if no sample of a batch could be read. The batch is then left out.
 struct NothingRead {};
 
-/// Passed to what reads a batch, so that an error can name the sample and a stop is seen soon.
+/// Passed to functions that read a batch, so that errors can name the sample and reading stops early.
 class COHORT_API ReadProgress {
  public:
-  /// `should_stop`: null: never. `num_skipped`: counts samples that cannot be read; null: they are errors.
+  /// `should_stop`: if null, never stops. `num_skipped`: counts samples that cannot be read; if null, they are errors.
   explicit ReadProgress(const std::atomic<bool>* should_stop, std::atomic<int64_t>* num_skipped = nullptr)
       : should_stop_(should_stop), num_skipped_(num_skipped) {}
-  /// Must be called before each sample is read. Throws StopReading.
+  /// Call it before each sample. Throws StopReading.
   void begin_sample(int64_t index);
-  /// Call after the last sample: errors from here on concern the whole batch.
+  /// Call it after the last sample: later errors concern the whole batch.
   void begin_collate() { sample_ = -1; }
   int64_t sample() const { return sample_; }
 
   bool skips() const { return num_skipped_ != nullptr; }
-  /// The sample that has begun last cannot be read for this reason. Warns of the first of an epoch.
+  /// Skips the current sample, which cannot be read for this reason. Warns about the first one of an epoch.
   void skip(const std::exception& reason);
 
  private:
@@ -47,18 +47,18 @@ class COHORT_API ReadProgress {
 class COHORT_API BatchSource {
  public:
   virtual ~BatchSource();
-  /// The batch of `step`; null: there is none, and none follows for `worker`. A worker is one thread at a time; several read at
-  /// once.
+  /// Returns the batch of `step`; null if `worker` has no more batches. A worker is one thread at a time; several workers read
+  /// concurrently.
   virtual std::shared_ptr<void> read(int worker, int64_t step, ReadProgress& progress) = 0;
-  /// Nothing: nobody knows before the last one.
+  /// Absent if the number is not known before the last batch.
   virtual std::optional<int64_t> num_batches() const = 0;
-  /// What an error in `step` has stopped: "read sample 7".
+  /// Describes what an error in `step` has stopped: "read sample 7".
   virtual std::string describe(int64_t step, const ReadProgress& progress) const = 0;
 };
 
 using ReadBatch = std::function<std::shared_ptr<void>(const std::vector<int64_t>& indices, ReadProgress& progress)>;
 
-/// Batches whose samples are known beforehand.
+/// Reads batches whose samples are known in advance.
 class COHORT_API MapSource final : public BatchSource {
  public:
   MapSource(std::vector<std::vector<int64_t>> batches, ReadBatch read)
@@ -74,7 +74,7 @@ class COHORT_API MapSource final : public BatchSource {
 
 using NextBatch = std::function<std::shared_ptr<void>(ReadProgress& progress)>;
 
-/// Batches that come one after the other until there are no more. Each worker has an iterator of its own, made in its thread.
+/// Reads batches one after the other until there are no more. Each worker makes its own iterator in its thread.
 class COHORT_API IterableSource final : public BatchSource {
  public:
   IterableSource(int num_workers, std::function<NextBatch()> begin);

@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// An epoch is worth advice if it has taken a while, and has waited for much of that.
+// A warning comes only after an epoch that took this long, and waited for much of that time.
 constexpr auto kLongEpoch = std::chrono::seconds(5);
 constexpr int64_t kManyBatches = 20;
 constexpr double kMuchOfIt = 0.2;
@@ -44,7 +44,7 @@ struct Finished {
   std::exception_ptr error = {};
 };
 
-// Each step of an epoch belongs to one worker: step i to worker i % W, or whoever comes first when order is free.
+// Assigns the steps of an epoch to workers: step i to worker i % W, or to the first free worker if order is free.
 class Schedule {
  public:
   Schedule(int num_workers, bool in_order)
@@ -57,7 +57,7 @@ class Schedule {
     return std::exchange(next_of_worker_[worker], next_of_worker_[worker] + num_workers_);
   }
   void end(int worker) { has_ended_[worker] = true; }
-  // None of a worker's steps that it has not claimed will come.
+  // Whether the step will come: if a worker has ended, its unclaimed steps will not.
   bool will_come(int64_t step) const {
     const auto worker = static_cast<int>(step % num_workers_);
     return !has_ended_[worker] || step < next_of_worker_[worker];
@@ -103,7 +103,7 @@ struct BatchStream::State {
   const StreamOptions options;
   const std::shared_ptr<WorkerThreads> workers;
   const std::unique_ptr<DeviceCopies> copies;
-  std::optional<Finished> copied_ahead;  // the consumer's alone
+  std::optional<Finished> copied_ahead;  // used only by the consumer
   std::atomic<bool> should_stop{false};
   std::atomic<int64_t> num_skipped{0};
 
@@ -111,7 +111,7 @@ struct BatchStream::State {
   std::condition_variable room;
   std::condition_variable ready;
   Schedule schedule;
-  int64_t cursor = 0;  // the steps before it have been taken
+  int64_t cursor = 0;  // all steps before it have been taken
   std::map<int64_t, Finished> finished;
 };
 
@@ -155,7 +155,7 @@ void BatchStream::State::run_worker(const WorkerInfo& info, const std::exception
     const std::optional<int64_t> step = claim(info.id);
     if (!step) return;
     auto result = init_error ? instead_of(*step, init_error) : read(info, *step);
-    // A worker without beginning has no end either.
+    // If worker_init failed, a worker of an iterable dataset ends here.
     has_ended = result.kind == Finished::Kind::kEnd || (init_error && !source->num_batches());
     const std::lock_guard lock(mutex);
     finished.emplace(*step, std::move(result));
@@ -164,7 +164,7 @@ void BatchStream::State::run_worker(const WorkerInfo& info, const std::exception
   }
 }
 
-// In order: the next step that will come. Steps at which a worker has ended are passed by, and once all have, nothing is missing.
+// In order, waits for the next step that will come. Skips steps of workers that have ended; is ready if all workers have ended.
 bool BatchStream::State::is_ready() {
   if (schedule.have_all_ended()) return true;
   if (!options.in_order) return !finished.empty();
@@ -172,7 +172,7 @@ bool BatchStream::State::is_ready() {
   return finished.contains(cursor);
 }
 
-// Nothing: it would have to wait.
+// Absent if it would have to wait.
 std::optional<Finished> BatchStream::State::take_finished(Wait wait) {
   const comm::HostUnlocked unlocked;  // datasets may need it
   std::unique_lock lock(mutex);
@@ -188,7 +188,7 @@ std::optional<Finished> BatchStream::State::take_finished(Wait wait) {
   Finished result = std::move(finished.extract(finished.begin()).mapped());
   ++cursor;
   room.notify_all();
-  if (result.kind == Finished::Kind::kEnd) result.kind = Finished::Kind::kNothing;  // of one worker
+  if (result.kind == Finished::Kind::kEnd) result.kind = Finished::Kind::kNothing;  // only this worker has ended
   return result;
 }
 
@@ -245,7 +245,7 @@ std::shared_ptr<void> BatchStream::take() {
   }
 }
 
-// What goes wrong is the error of this batch.
+// An exception becomes the error of this batch.
 Finished BatchStream::State::begin_copy(Finished taken) {
   if (taken.kind != Finished::Kind::kBatch) return taken;
   try {
@@ -256,7 +256,8 @@ Finished BatchStream::State::begin_copy(Finished taken) {
   }
 }
 
-// Without workers nothing is copied ahead: it would have to be read first, while the program waits for the batch it asked for.
+// Without workers copies nothing ahead: it would have to read a batch first, while the program waits for the one that it asked
+// for.
 std::shared_ptr<void> BatchStream::take_on_device() {
   State& state = *state_;
   std::shared_ptr<void> batch;

@@ -1,10 +1,10 @@
-/// BatchStream is the untyped half of an epoch: it reads the batches of a BatchSource, on worker threads or in the caller, and
-/// hands them out in order.
+/// BatchStream: the untyped half of an epoch. Reads the batches of a BatchSource, on worker threads or in the caller, and returns
+/// them in order.
 ///
-/// With W workers, batch i is read by worker i % W (as in PyTorch), and at most W * prefetch_factor batches are being read or
-/// wait to be taken, so memory is bounded however slow the consumer is. A worker whose source has ended is passed by.
+/// With W workers, worker i % W reads batch i (as in PyTorch), and at most W * prefetch_factor batches are being read or wait to
+/// be taken, so memory is bounded however slow the consumer is. The stream skips a worker whose source has ended.
 ///
-/// For a device, a batch is copied in a stream of its own: as soon as the one before it is handed out, if it has been read by
+/// For a device, copies each batch in a separate stream, beginning when the batch before it is handed out, if it has been read by
 /// then.
 ///
 /// Thread-safety: next() belongs to one thread at a time.
@@ -23,13 +23,13 @@
 
 namespace cohort::data {
 
-/// How an epoch goes.
+/// The progress of an epoch.
 struct EpochStats {
-  int64_t num_batches = 0;                 ///< that have been taken
-  std::optional<int64_t> num_left = {};    ///< that are still to come, at most; nothing for iterable datasets
-  int64_t num_skipped = 0;                 ///< samples that could not be read, where skip_unreadable leaves them out
-  std::chrono::nanoseconds last_wait{0};   ///< what the last step has waited for its batch
-  std::chrono::nanoseconds total_wait{0};  ///< what all steps have
+  int64_t num_batches = 0;                 ///< batches that have been taken
+  std::optional<int64_t> num_left = {};    ///< batches that are left, at most; absent for iterable datasets
+  int64_t num_skipped = 0;                 ///< samples that could not be read and were left out (skip_unreadable)
+  std::chrono::nanoseconds last_wait{0};   ///< how long the last step waited for its batch
+  std::chrono::nanoseconds total_wait{0};  ///< how long all steps waited
   std::chrono::nanoseconds total{0};       ///< from the beginning of the epoch to the last batch
 };
 
@@ -42,10 +42,10 @@ struct StreamOptions {
   bool in_order = true;
   int64_t base_seed = 0;
   bool skips_unreadable = false;
-  bool reads_all_samples = false;  ///< on each of several ranks: see comm/group/unshared_batches.h
+  bool reads_all_samples = false;  ///< each of several ranks does: see comm/group/unshared_batches.h
 };
 
-/// Outlives its stream.
+/// The part of a stream that outlives it.
 struct EpochProgress {
   EpochStats stats;
   bool is_over = false;
@@ -53,19 +53,19 @@ struct EpochProgress {
 
 class COHORT_API BatchStream {
  public:
-  /// `workers`: leased, as many as the options say; null if they say 0. The stream's end gives them back.
-  /// `copies`: to the device that batches are wanted on; null: they stay where they are.
+  /// `workers`: leased, as many as the options say; null for 0 workers. The destructor returns them. `copies`: copies batches to
+  /// a device; if null, batches stay on theirs.
   BatchStream(std::unique_ptr<BatchSource> source, StreamOptions options, std::shared_ptr<WorkerThreads> workers,
               std::unique_ptr<DeviceCopies> copies = nullptr);
-  /// Blocks until each worker has finished the sample it is reading.
+  /// Blocks until each worker has finished its current sample.
   ~BatchStream();
   BatchStream(const BatchStream&) = delete;
   BatchStream& operator=(const BatchStream&) = delete;
 
-  /// The next batch; null at the end of the epoch. Throws the error of the thread that read the batch, after which the
-  /// following batches can still be taken; c10::Error when the time-out passes.
+  /// Returns the next batch; null at the end of the epoch. Throws the error of the thread that read the batch, after which the
+  /// following batches can still be taken; c10::Error after the timeout.
   std::shared_ptr<void> next();
-  /// Reads batches that nobody gets, for sources that cannot begin in the middle. Fewer if the source has no more.
+  /// Reads and drops batches, for sources that cannot begin in the middle. Drops fewer if the source has no more.
   void discard(int64_t num_batches);
   const std::shared_ptr<const EpochProgress>& progress() const { return shared_progress_; }
 
@@ -81,7 +81,7 @@ class COHORT_API BatchStream {
   const std::shared_ptr<const EpochProgress> shared_progress_;
 };
 
-/// What to say at the end of an epoch that has waited much for its data; empty: nothing.
+/// Returns a hint at the end of an epoch that has waited long for its data, else an empty text.
 COHORT_API std::string advice_on_workers(const EpochStats& stats, int num_workers, int num_cores);
 
 }  // namespace detail

@@ -12,7 +12,7 @@
 namespace cohort::data {
 namespace {
 
-// Tensors that can be stacked into memory that is there already.
+// Whether the tensors can be stacked into existing memory.
 bool are_plain_and_alike(const std::vector<at::Tensor>& examples) {
   const at::Tensor& first = examples.front();
   return std::all_of(examples.begin(), examples.end(), [&](const at::Tensor& example) {
@@ -57,8 +57,8 @@ void check_equal_size(bool is_equal) { TORCH_CHECK(is_equal, "each element in li
 
 void check_has_examples(bool has_any) {
   TORCH_CHECK_INDEX(has_any,
-                    "list index out of range\n  hint: a batch without samples cannot be collated; leave it out of the "
-                    "batch sampler, or give the DataLoader a collate function of your own");
+                    "list index out of range\n  hint: leave batches without samples out of the batch sampler, or give "
+                    "the DataLoader a collate function of your own");
 }
 
 }  // namespace detail

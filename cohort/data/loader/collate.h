@@ -8,7 +8,7 @@
 ///                                            structs, maps of Tensors, ...)
 ///     a type with `data` and `target`, or `data` alone, such as torch::data::Example<> -> the same
 ///
-/// Another type needs a collate function of its own in the DataLoader's options.
+/// For other types, give the DataLoader a collate function.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,8 +26,8 @@
 
 namespace cohort::data {
 
-/// Stacks tensors of one shape along a new first dimension. Throws c10::Error naming the first two shapes that differ,
-/// c10::IndexError for none.
+/// Stacks tensors of one shape along a new first dimension. Throws c10::Error naming the first two shapes that differ, and
+/// c10::IndexError without tensors.
 COHORT_API at::Tensor collate(const std::vector<at::Tensor>& examples);
 
 namespace detail {
@@ -36,10 +36,10 @@ COHORT_API at::Tensor collate_integers(const std::vector<int64_t>& values);
 COHORT_API at::Tensor collate_floats(const std::vector<double>& values, at::ScalarType type);
 COHORT_API at::Tensor collate_bools(const std::vector<bool>& values);
 COHORT_API void check_equal_size(bool is_equal);
-/// Throws c10::IndexError, as Python, for a batch without examples.
+/// Throws c10::IndexError, as Python does, for a batch without examples.
 COHORT_API void check_has_examples(bool has_any);
 
-/// Converts to anything: counts how many fields a plain struct can be given.
+/// Converts to any type, to count the fields of a plain struct.
 struct AnyField {
   template <typename T>
   operator T() const;
@@ -90,13 +90,13 @@ concept DataOnly = requires(T example) {
 &&!std::is_aggregate_v<T>;
 
 template <typename T>
-struct Collate;  // no rule for T: give the DataLoader a collate function of your own
+struct Collate;  // for a T without a rule, give the DataLoader a collate function
 
-/// The joined form of examples of type T.
+/// The type of joined examples of type T.
 template <typename T>
 using Collated = decltype(Collate<T>::join(std::declval<const std::vector<T>&>()));
 
-/// Joins one part of every example: part(example) chooses it.
+/// Joins one part of every example, which part(example) returns.
 template <typename T, typename Part>
 auto collate_part(const std::vector<T>& examples, Part part) {
   using Value = std::remove_cvref_t<decltype(part(examples.front()))>;
@@ -215,7 +215,7 @@ struct Collate<T> {
 
 }  // namespace detail
 
-/// Joins examples of any type listed above. Throws c10::IndexError for none.
+/// Joins examples of any type listed above. Throws c10::IndexError without examples.
 template <typename T>
 auto collate(const std::vector<T>& examples) {
   detail::check_has_examples(!examples.empty());

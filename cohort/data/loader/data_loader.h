@@ -1,20 +1,20 @@
-/// DataLoader turns a dataset into batches, as torch.utils.data.DataLoader does:
+/// DataLoader: turns a dataset into batches, as torch.utils.data.DataLoader:
 ///
 ///     DataLoader loader(dataset, {.batch_size = 32, .shuffle = true, .num_workers = 2});
 ///     for (int epoch = 0; epoch < 3; ++epoch) {
 ///       for (auto& [input, target] : loader) ...
 ///     }
 ///
-/// A dataset is any type with `size()` and `get(int64_t index)`; with workers, get() is called from several threads at
-/// once. Order, defaults and error texts are PyTorch's. Workers are threads, not processes: nothing is pickled, the
-/// dataset is shared, and an error in a worker comes out of the loop as the same LibTorch type, naming the example and
-/// the worker. With num_workers = 0 the examples are read in the caller and errors pass through unchanged.
+/// A dataset is any type with `size()` and `get(int64_t index)`; workers call get() concurrently. Order, defaults and error texts
+/// are PyTorch's. Workers are threads, not processes: nothing is pickled, they share the dataset, and the loop rethrows an error
+/// of a worker as the same LibTorch type, naming the example and the worker. With num_workers = 0 the caller reads the examples,
+/// and errors pass through unchanged.
 ///
-/// An iterable dataset has `iterate()` instead, see read_batch.h; and LibTorch's own datasets are taken as they are, also those
-/// made by `.map(torch::data::transforms::Stack<>())`, and those that have a state, such as ChunkDataset.
+/// An iterable dataset has `iterate()` instead, see read_batch.h. LibTorch's own datasets work unchanged, also those made by
+/// `.map(torch::data::transforms::Stack<>())`, and those with a state, such as ChunkDataset.
 ///
-/// Thread-safety: the loader, its copies, which share its place in the epoch, and their iterators belong to one thread at a time.
-/// The dataset and the collate function are called by all workers at once.
+/// Thread-safety: the loader, its copies, which share its position in the epoch, and their iterators belong to one thread at a
+/// time. All workers call the dataset and the collate function concurrently.
 #pragma once
 
 #include <chrono>
@@ -37,12 +37,12 @@
 
 namespace cohort::data {
 
-/// The batches of one epoch, one after the other.
+/// The batches of an epoch, one after the other.
 template <typename Batch>
 class Epoch {
  public:
   explicit Epoch(std::unique_ptr<detail::BatchStream> stream) : stream_(std::move(stream)) {}
-  /// Returns: the next batch, or nothing at the end. Blocks until it is read. Throws what reading it threw.
+  /// Returns: the next batch, or an empty optional at the end. Blocks until it is read. Throws what reading it threw.
   std::optional<Batch> next() {
     const std::shared_ptr<void> batch = stream_->next();
     if (!batch) return std::nullopt;
@@ -53,7 +53,7 @@ class Epoch {
   std::unique_ptr<detail::BatchStream> stream_;
 };
 
-/// Lets `for (auto& batch : loader)` walk an epoch. Copies share one epoch.
+/// Iterates over an epoch in `for (auto& batch : loader)`. Copies share one epoch.
 template <typename Batch>
 class BatchIterator {
  public:
@@ -65,7 +65,7 @@ class BatchIterator {
   Batch& operator*() const { return *batch_; }
   Batch* operator->() const { return batch_.get(); }
   BatchIterator& operator++() {
-    batch_.reset();  // so that the next one may have its memory
+    batch_.reset();  // so that the next batch can reuse its memory
     std::optional<Batch> batch = epoch_->next();
     batch_ = batch ? std::make_shared<Batch>(std::move(*batch)) : nullptr;
     return *this;
@@ -103,8 +103,8 @@ class DataLoader {
  public:
   using Batch = typename detail::BatchOf<Dataset, CollateFn>::Type;
 
-  /// `collate` joins the samples of a batch: Batch(const std::vector<Example>&).
-  /// Throws c10::ValueError for options that contradict each other, and for a null pointer.
+  /// `collate` joins the samples of a batch: Batch(const std::vector<Example>&). Throws c10::ValueError for options that
+  /// contradict each other, and for a null pointer.
   explicit DataLoader(std::shared_ptr<Dataset> dataset, DataLoaderOptions options = {}, CollateFn collate = {})
       : dataset_(detail::not_null(std::move(dataset), "DataLoader")),
         collate_(std::move(collate)),
@@ -113,8 +113,8 @@ class DataLoader {
   explicit DataLoader(Dataset dataset, DataLoaderOptions options = {}, CollateFn collate = {})
       : DataLoader(std::make_shared<Dataset>(std::move(dataset)), std::move(options), std::move(collate)) {}
 
-  /// Begins an epoch, without its first `first_batch` batches: for orders that the program makes again by itself, as set_epoch()
-  /// of a DistributedSampler does. Otherwise see state_dict().
+  /// Begins an epoch without its first `first_batch` batches, for a program that can repeat the order itself, as with set_epoch()
+  /// of a DistributedSampler. In other cases use state_dict().
   Epoch<Batch> start(int64_t first_batch = 0) const {
     plan_->tell_epoch();
     const bool pins = plan_->pins_memory();
@@ -128,7 +128,7 @@ class DataLoader {
     } else {
       if constexpr (StatefulDataset<Dataset>) dataset_->reset();
       auto begin = [dataset = dataset_, collate = collate_, plan = plan_, pins]() -> detail::NextBatch {
-        using Reader = detail::IteratorReader<Dataset, CollateFn>;  // which a stateful dataset has, too
+        using Reader = detail::IteratorReader<Dataset, CollateFn>;  // also for stateful datasets
         auto reader = std::make_shared<Reader>(*dataset, collate, plan->batch_size(), plan->drops_last());
         return
             [dataset, reader, memory = plan->memory(), pins](detail::ReadProgress& progress) -> std::shared_ptr<void> {
@@ -144,31 +144,31 @@ class DataLoader {
   BatchIterator<Batch> begin() const { return BatchIterator<Batch>(start()); }
   std::default_sentinel_t end() const { return {}; }
 
-  /// Number of batches in an epoch. Throws c10::TypeError for iterable datasets.
+  /// The number of batches in an epoch. Throws c10::TypeError for iterable datasets.
   int64_t size() const { return plan_->num_batches(); }
   Dataset& dataset() const { return *dataset_; }
-  /// What the loader was made with.
+  /// The options that the loader was made with.
   const DataLoaderOptions& options() const { return options_; }
-  /// Another loader of the same dataset, at the beginning of an epoch. Throws as the constructor.
+  /// Returns another loader of the same dataset, at the beginning of an epoch. Throws like the constructor.
   DataLoader with_options(DataLoaderOptions options) const {
     return DataLoader(dataset_, std::move(options), collate_);
   }
 
-  /// The number of the epoch that begins next, for a DistributedSampler and the dataset. Without it a dataset that has
-  /// set_epoch() is told the number that the program gave to the sampler; one with begin_epoch(epoch) otherwise the loader's
-  /// count from 0, where the order changes or the dataset is iterable.
+  /// Sets the number of the epoch that begins next, for a DistributedSampler and the dataset. Without this call, a dataset with
+  /// set_epoch() gets the number that the program gave to the sampler. A dataset with begin_epoch(epoch) gets this number or else
+  /// the loader's count from 0, if the order changes or the dataset is iterable.
   void set_epoch(int64_t epoch) const { plan_->set_epoch(epoch); }
 
-  /// The epoch that began last is over for state_dict(), though not all of its batches were taken: what goes on begins the next.
+  /// Ends the current epoch for state_dict(), although not all of its batches were taken: a resumed run begins the next epoch.
   void end_epoch() const { plan_->end_epoch(); }
-  /// Where the epoch is that began last, in batches that have been taken, so that another loader, made alike, goes on from there.
-  /// Take it between two batches.
+  /// Returns the position in the current epoch, in batches that have been taken, so that another loader with the same options can
+  /// resume there. Call it between two batches.
   StateDict state_dict() const { return plan_->state_dict(); }
-  /// The next epoch is the rest of the one whose state it is. Samples are not read again, but those of an iterable dataset.
-  /// Throws c10::ValueError for a state that cannot be of a loader like this one.
+  /// Makes the next epoch the rest of the saved one. Does not read samples again, except those of an iterable dataset. Throws
+  /// c10::ValueError for a state that cannot belong to a loader like this one.
   void load_state_dict(const StateDict& state) { plan_->load_state_dict(state); }
 
-  /// Of the epoch that began last: how long the loop has waited, and what could not be read.
+  /// How long the loop has waited in the current epoch, and how many samples could not be read.
   EpochStats stats() const { return plan_->stats(); }
 
  private:

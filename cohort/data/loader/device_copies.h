@@ -1,8 +1,8 @@
-/// DeviceCopies brings batches to a device while the program still works on the one before. Untyped, and the same for every
-/// accelerator.
+/// DeviceCopies: copies batches to a device while the program still works on the batch before. It is untyped, and the same for
+/// every accelerator.
 ///
-/// The copies have a stream of their own. The program's stream waits for them, not the program; and the memory of a batch, once
-/// dropped, is not given to the next copy before the program's stream has done with it. To overlap, batches are in pinned memory.
+/// The copies have a separate stream. The program's stream waits for them, but the program does not. The memory of a dropped
+/// batch is not reused before the program's stream has finished with it. Copies overlap only if batches are in pinned memory.
 ///
 /// Thread-safety: belongs to the thread that takes the batches.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace cohort::data::detail {
 
-/// Moves it to pinned memory, if it is a dense CPU tensor.
+/// Moves a dense CPU tensor to pinned memory.
 COHORT_API void pin(at::Tensor& tensor);
 
 /// Calls the function with each tensor of a batch, which it may replace.
@@ -25,15 +25,15 @@ using VisitTensors = void (*)(void* batch, const std::function<void(at::Tensor&)
 
 class COHORT_API DeviceCopies {
  public:
-  /// `device`: of an accelerator; without an index, the current one of the calling thread.
+  /// `device`: an accelerator; without an index, the current one of this thread.
   DeviceCopies(c10::Device device, VisitTensors visit);
   ~DeviceCopies();
   DeviceCopies(const DeviceCopies&) = delete;
   DeviceCopies& operator=(const DeviceCopies&) = delete;
 
-  /// Puts the copies of the batch's tensors in their place. Until finish() nobody may use them.
+  /// Replaces the batch's tensors by their copies. Do not use them before finish().
   void begin(void* batch);
-  /// What the current stream does from here on finds them complete. For the batch that has begun last.
+  /// Makes the current stream wait for the copies of the batch that has begun last.
   void finish(void* batch);
 
  private:

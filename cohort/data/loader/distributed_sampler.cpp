@@ -54,7 +54,7 @@ std::vector<int64_t> DistributedSampler::indices() {
   const std::vector<int64_t> all = order();
   std::vector<int64_t> mine(num_samples_);
   for (int64_t i = 0; i < num_samples_; ++i) {
-    // Beyond the end, the list repeats from its start, several times if it is tiny.
+    // Past the end, the list repeats from its start, several times for a tiny dataset.
     mine[i] = all[(rank_ + i * num_replicas_) % dataset_size_];
   }
   return mine;

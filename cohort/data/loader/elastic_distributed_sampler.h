@@ -1,17 +1,16 @@
-/// ElasticDistributedSampler: shares an epoch among ranks, and goes on in the middle of it with another number of ranks, so that
-/// every example is seen exactly once:
+/// ElasticDistributedSampler: shards an epoch among ranks, and can resume in the middle of it with another number of ranks, so
+/// that every example is seen exactly once:
 ///
 ///     auto sampler = std::make_shared<ElasticDistributedSampler>(dataset.size());
 ///     DataLoader loader(dataset, {.batch_size = 32, .sampler = sampler});
 ///     if (has_checkpoint) loader.load_state_dict(state);        // any rank's state, saved under any world size
 ///     for (int64_t epoch = sampler->epoch(); epoch < epochs; ++epoch) {
-///       sampler->set_epoch(epoch);                              // the epoch that was loaded goes on
-///       for (auto& batch : loader) ...                          // save loader.state_dict() where you like
+///       sampler->set_epoch(epoch);                              // continues a loaded epoch
+///       for (auto& batch : loader) ...                          // save loader.state_dict() at any batch
 ///     }
 ///
-/// The order of an epoch is that of DistributedSampler (seed + epoch); of what has not been given, rank r takes r, r + R,
-/// r + 2R, ...
-/// A state is right when all ranks have taken equally many batches of one size, which is so between steps.
+/// The order of an epoch is DistributedSampler's (seed + epoch). Of the samples that are left, rank r takes r, r + R, r + 2R, ...
+/// A state is valid if all ranks have taken equally many batches of one size, as they have between steps.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +22,15 @@
 
 namespace cohort::data {
 
-/// What happens to examples that do not divide evenly among ranks.
+/// The treatment of examples that do not divide evenly among ranks.
 enum class Remainder {
-  kKeep,  ///< the first ranks have one more: every example exactly once. Ranks may have different numbers of batches, see Join
-  kPad,   ///< some of the rest are repeated: every rank has equally many
-  kDrop,  ///< they are left out
+  kKeep,  ///< the first ranks have one more, and every example comes once; numbers of batches may differ, see Join
+  kPad,   ///< repeats some examples, so that every rank has equally many
+  kDrop,  ///< leaves them out
 };
 
 struct ElasticDistributedSamplerOptions {
-  /// Default: those of the default group.
+  /// Default: the values of the default group.
   std::optional<int64_t> num_replicas = {};
   std::optional<int64_t> rank = {};
   bool shuffle = true;
@@ -42,23 +41,24 @@ struct ElasticDistributedSamplerOptions {
 
 class COHORT_API ElasticDistributedSampler : public Sampler {
  public:
-  /// Throws c10::ValueError when the rank is not in [0, num_replicas - 1].
+  /// Throws c10::ValueError if the rank is not in [0, num_replicas - 1].
   explicit ElasticDistributedSampler(int64_t dataset_size, const ElasticDistributedSamplerOptions& options = {});
 
-  /// Of this rank, what has not been given of the epoch.
+  /// Returns this rank's indices among those that are left in the epoch.
   std::vector<int64_t> indices() override;
-  /// How many the next indices() has.
+  /// The number of indices that indices() will return.
   int64_t size() const override;
 
-  /// Begins a new epoch, unless it is the one that is set: that goes on where a loaded state left it.
+  /// Begins a new epoch. The current number instead continues the epoch of a loaded state.
   void set_epoch(int64_t epoch);
   int64_t epoch() const { return epoch_; }
-  /// By set_epoch() or a loaded state.
+  /// Whether set_epoch() or a loaded state has set the epoch.
   bool is_epoch_set() const { return is_epoch_set_; }
   bool shuffles() const { return shuffle_; }
 
   StateDict state_dict(std::optional<int64_t> num_given) const override;
-  /// Returns 0: indices() leaves out what has been given. Throws c10::ValueError for the state of another dataset's length.
+  /// Returns 0, as indices() leaves out samples that have been read. Throws c10::ValueError for the state of a dataset of another
+  /// size.
   int64_t load_state_dict(const StateDict& state) override;
 
  private:
@@ -72,8 +72,8 @@ class COHORT_API ElasticDistributedSampler : public Sampler {
   Remainder remainder_;
   int64_t epoch_ = 0;
   bool is_epoch_set_ = false;
-  int64_t num_before_ = 0;  ///< of all ranks, when this epoch began here
-  int64_t num_next_ = 0;    ///< of all ranks, to be left out of the next indices()
+  int64_t num_before_ = 0;  ///< samples that all ranks had read when this epoch began here
+  int64_t num_next_ = 0;    ///< samples of all ranks that the next indices() leaves out
 };
 
 }  // namespace cohort::data

@@ -1,11 +1,11 @@
-/// Iterable datasets on several ranks and workers: sharded() gives each worker of each rank samples of its own, so that none
-/// comes twice:
+/// Iterable datasets on several ranks and workers: sharded() gives each worker of each rank different samples, so that none comes
+/// twice:
 ///
 ///     DataLoader loader(sharded(lines), {.batch_size = 32, .num_workers = 2});
 ///
-/// Sample i goes to the reader i mod (ranks * workers); reader w * ranks + r is worker w of rank r. So ranks get equally many
-/// samples, but for one. Each reader iterates over all samples and passes by those of the others, or skips them where the
-/// iterator has `skip(int64_t count)`.
+/// Sample i goes to the reader i mod (ranks * workers); reader w * ranks + r is worker w of rank r. So ranks get the same number
+/// of samples, up to one. Each reader iterates over all samples and drops those of the others, or skips them if the iterator has
+/// `skip(int64_t count)`.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +21,23 @@
 
 namespace cohort::data {
 
-/// Every count-th sample, from index on.
+/// Every count-th sample, from `index` on.
 struct ShardOfSamples {
   int64_t index = 0;
   int64_t count = 1;
 };
 
 struct ShardOptions {
-  /// Default: those of the default group; without one, a single rank.
+  /// Default: the values of the default group; without one, a single rank.
   std::optional<int64_t> num_replicas = {};
   std::optional<int64_t> rank = {};
 };
 
 namespace detail {
 
-/// Of a rank without workers. Throws c10::ValueError for a rank outside [0, num_replicas - 1].
+/// Returns the shard of a rank without workers. Throws c10::ValueError for a rank outside [0, num_replicas - 1].
 COHORT_API ShardOfSamples shard_of_rank(const ShardOptions& options);
-/// What the calling thread reads of it.
+/// Returns the shard of the calling thread.
 COHORT_API ShardOfSamples shard_of_worker(ShardOfSamples of_rank);
 
 template <typename Iterator>
@@ -74,9 +74,9 @@ class ShardedDataset {
  public:
   ShardedDataset(std::shared_ptr<Dataset> dataset, ShardOfSamples of_rank)
       : dataset_(std::move(dataset)), of_rank_(of_rank) {}
-  /// The calling thread's share.
+  /// Iterates over the shard of the calling thread.
   auto iterate() const { return detail::ShardedIterator(dataset_->iterate(), detail::shard_of_worker(of_rank_)); }
-  /// As detail::tell_epoch().
+  /// See detail::tell_epoch().
   void begin_epoch(int64_t epoch, detail::EpochBy who) const { detail::tell_epoch(*dataset_, epoch, who); }
   Dataset& dataset() const { return *dataset_; }
 
@@ -85,7 +85,7 @@ class ShardedDataset {
   ShardOfSamples of_rank_;
 };
 
-/// `dataset`: iterable, or a std::shared_ptr to one. Throws c10::ValueError for a rank that is none.
+/// `dataset`: an iterable dataset, or a std::shared_ptr to one. Throws c10::ValueError for an invalid rank.
 template <typename Dataset>
 auto sharded(Dataset dataset, const ShardOptions& options = {}) {
   return ShardedDataset<detail::SharedType<Dataset>>(detail::share(std::move(dataset), "sharded"),

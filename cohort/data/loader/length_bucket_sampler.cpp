@@ -86,7 +86,7 @@ int64_t LengthBucketSampler::load_state_dict(const StateDict& state) {
   TORCH_CHECK_VALUE(num_given <= size(), "[cohort] the state dict of a DataLoader has given ", num_given,
                     " batches of an epoch, but this one has ", size());
   generator_.load(state, kOrderOfBatches);
-  sampler_->load_state_dict(state);  // which draws first, should both have one generator
+  sampler_->load_state_dict(state);  // draws first, in case both have the same generator
   return num_given;
 }
 

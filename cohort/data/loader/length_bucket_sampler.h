@@ -1,9 +1,9 @@
-/// LengthBucketSampler: batches of examples that are about equally long, so that little of them is padding.
+/// LengthBucketSampler: makes batches of examples of similar lengths, so that they need little padding.
 ///
 ///     DataLoader loader(texts, {.batch_sampler = std::make_shared<LengthBucketSampler>(lengths, 32)});
 ///
-/// The sampler's order is cut into pools of many batches; each pool is sorted by length and cut into batches, which come in a
-/// random order. So batches differ from epoch to epoch as much as the sampler's order does.
+/// Divides the sampler's order into pools of many batches, sorts each pool by length, divides it into batches, and returns these
+/// in a random order. So batches differ from epoch to epoch as much as the sampler's order does.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@
 namespace cohort::data {
 
 struct LengthBucketSamplerOptions {
-  /// Default: a RandomSampler. For several ranks a DistributedSampler.
+  /// Default: a RandomSampler. For several ranks use a DistributedSampler.
   std::shared_ptr<Sampler> sampler = {};
-  /// Batches in a pool: more make lengths more alike, and the order less random.
+  /// Batches in a pool. More batches make lengths more similar, and the order less random.
   int64_t pool_batches = 100;
   LastBatch last_batch = LastBatch::kKeep;
-  /// Of the order of batches, and of the default sampler. Default: as RandomSampler.
+  /// Draws the order of batches, and seeds the default sampler. Default: as RandomSampler.
   std::optional<at::Generator> generator = {};
 };
 
 class COHORT_API LengthBucketSampler : public BatchSampler {
  public:
-  /// `lengths`: of each example of the dataset. Throws c10::ValueError unless batch_size and pool_batches are positive.
+  /// `lengths`: of all examples of the dataset. Throws c10::ValueError unless batch_size and pool_batches are positive.
   LengthBucketSampler(std::vector<int64_t> lengths, int64_t batch_size, LengthBucketSamplerOptions options = {});
 
   /// Throws c10::IndexError for an example without a length.

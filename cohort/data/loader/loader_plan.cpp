@@ -24,7 +24,7 @@ constexpr auto kBaseSeed = "base_seed";
 constexpr auto kNumGiven = "num_batches_given";
 constexpr auto kNumEpochs = "num_epochs_before";
 
-// Calls `visit` with the sampler as the type it is, if its order depends on the number of the epoch. Returns whether it does.
+// Calls `visit` with the sampler as its own type, if its order depends on the number of the epoch. Returns whether it does.
 template <typename Visit>
 bool visit_epochs(Sampler* sampler, const Visit& visit) {
   if (auto* const elastic = dynamic_cast<ElasticDistributedSampler*>(sampler)) {
@@ -73,7 +73,7 @@ void check_of_iterable(const DataLoaderOptions& options) {
                     "batch_size should be a positive integer value, but got batch_size=", options.batch_size);
 }
 
-// Python's, where batch_size=None is what Unbatched is here.
+// Checks as in Python for batch_size=None, which is Unbatched here.
 void check_unbatched(const DataLoaderOptions& options) {
   TORCH_CHECK_VALUE(
       !options.drop_last && options.batch_size == 1 && !options.global_batch_size && !options.batch_sampler,
@@ -139,20 +139,20 @@ LoaderPlan::LoaderPlan(DataLoaderOptions options, const DatasetFacts& dataset)
   apply_global_batch_size(options_);
   const size_t num_ahead =
       static_cast<size_t>(options_.num_workers) * static_cast<size_t>(options_.prefetch_factor.value_or(2));
-  // Two large tensors a batch, of those read ahead and the two that a loop has while it takes the next.
+  // For two large tensors per batch, of all batches read ahead and of the two that a loop holds while it takes the next.
   memory_ = std::make_shared<BatchMemory>(2 * (num_ahead + 2));
   if (!is_iterable_) batch_sampler_ = make_batch_sampler(options_, *dataset.size);
   warn_of_many_workers(options_.num_workers);
 }
 
-// Drawn before the sampler draws, and also without workers, as in Python: the generator moves on by the same steps.
+// Drawn before the sampler draws, also without workers, so that the generator advances as in Python.
 int64_t LoaderPlan::next_base_seed() {
   if (loaded_ && loaded_->contains(kBaseSeed)) return number_in(*loaded_, kBaseSeed);
   return at::empty({}, at::kLong).random_(options_.generator).item<int64_t>();
 }
 
-// That of the sampler, or of this loader. One whose order stays the same, as for validation, leaves the dataset as it is; of
-// an iterable dataset nobody knows that.
+// The number comes from the sampler, or from this loader's count. If the order never changes, as in validation, the dataset is
+// not told; for an iterable dataset it always is, as its order is not known.
 void LoaderPlan::tell_epoch() {
   const auto number = num_epochs_++;
   if (std::exchange(is_told_, false) || !dataset_.begin_epoch) return;
@@ -226,7 +226,7 @@ std::unique_ptr<BatchStream> LoaderPlan::start(std::function<NextBatch()> begin,
 
 int64_t LoaderPlan::num_batches() const {
   TORCH_CHECK_TYPE(!is_iterable_,
-                   "[cohort] a DataLoader of an iterable dataset has no size: nobody knows how many samples come");
+                   "[cohort] a DataLoader of an iterable dataset has no size, as the number of samples is not known");
   return batch_sampler_->size();
 }
 
@@ -246,7 +246,7 @@ StateDict LoaderPlan::state_dict() const {
 }
 
 void LoaderPlan::load_state_dict(const StateDict& state) {
-  if (state.contains(kBaseSeed)) number_in(state, kBaseSeed);  // which throws
+  if (state.contains(kBaseSeed)) number_in(state, kBaseSeed);  // throws if it is not valid
   if (state.contains(kNumEpochs)) num_epochs_ = number_in(state, kNumEpochs);
   num_loaded_ = is_iterable_ ? number_in(state, kNumGiven) : batch_sampler_->load_state_dict(state);
   loaded_ = state;

@@ -1,4 +1,4 @@
-/// How each kind of dataset gives a batch: all of a DataLoader that depends on the type of samples.
+/// Reads a batch from each kind of dataset: the part of a DataLoader that depends on the type of samples.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,13 +19,13 @@
 
 namespace cohort::data {
 
-/// As the third argument of a DataLoader: samples come one by one and as they are, like those of batch_size=None in Python.
+/// As the third argument of a DataLoader: returns single samples unchanged, like batch_size=None in Python.
 struct Unbatched {};
 
 namespace detail {
 
-/// Joins samples by collate(). A dataset with `get_batch(indices)` or `get_batch(indices, progress)` reads whole batches at once
-/// instead; the latter says at which sample it is.
+/// Joins samples with collate(). A dataset with `get_batch(indices)` or `get_batch(indices, progress)` reads whole batches
+/// instead; the latter reports the current sample.
 struct DefaultCollate {
   template <typename Example>
   auto operator()(const std::vector<Example>& examples) const {
@@ -48,7 +48,7 @@ auto join(CollateFn& collate_examples, std::vector<Example> examples) {
   }
 }
 
-/// A vector of examples that one call has given is joined; anything else is a batch already.
+/// Joins a vector of examples that one call has returned. Anything else is already a batch.
 template <typename CollateFn, typename Given>
 auto join_given(CollateFn& collate_examples, Given given) {
   if constexpr (IsVector<Given>::value) {
@@ -59,8 +59,8 @@ auto join_given(CollateFn& collate_examples, Given given) {
   }
 }
 
-/// Calls read(index) for each sample. Those that it throws at are left out where `progress` skips them. Throws NothingRead if no
-/// sample is left.
+/// Calls read(index) for each sample. If it throws, leaves the sample out if `progress` skips unreadable samples. Throws
+/// NothingRead if no sample is left.
 template <typename Read>
 void read_samples(const std::vector<int64_t>& indices, ReadProgress& progress, Read read) {
   size_t num_skipped = 0;
@@ -90,7 +90,7 @@ auto read_one_by_one(Dataset& dataset, CollateFn& collate_examples, const std::v
   return join(collate_examples, std::move(examples));
 }
 
-/// Which samples get_batch() can read.
+/// Returns the samples that get_batch() can read.
 template <typename Dataset>
 std::vector<int64_t> find_readable(Dataset& dataset, const std::vector<int64_t>& indices, ReadProgress& progress) {
   std::vector<int64_t> readable;
@@ -113,7 +113,7 @@ auto read_batch(Dataset& dataset, CollateFn& collate_examples, const std::vector
                 ReadProgress& progress) {
   constexpr bool kIsDefault = std::is_same_v<std::remove_const_t<CollateFn>, DefaultCollate>;
   constexpr bool kReadsWholeBatches = kIsDefault && requires { dataset.get_batch(indices); };
-  progress.begin_collate();  // the whole batch is an error, or not
+  progress.begin_collate();  // an error concerns the whole batch
   if constexpr (kIsDefault) check_has_examples(!indices.empty());
   if constexpr (kIsDefault && requires { dataset.get_batch(indices, progress); }) {
     return dataset.get_batch(indices, progress);
@@ -132,7 +132,7 @@ auto read_batch(Dataset& dataset, CollateFn& collate_examples, const std::vector
   }
 }
 
-/// Up to `batch_size` samples of an iterator; fewer only at its end, when `drops_last` leaves them out.
+/// Reads up to `batch_size` samples from an iterator. At its end there may be fewer, which `drops_last` leaves out.
 template <typename Dataset, typename CollateFn>
 class IteratorReader;
 

@@ -27,7 +27,7 @@ void append(std::vector<int64_t>& to, const at::Tensor& values, int64_t count) {
 constexpr auto kNumGiven = "num_samples_given";
 constexpr auto kNumBatchesGiven = "num_batches_given";
 
-// Python draws 32 at a time; the values of a draw depend on its size.
+// Python draws 32 at a time, and the values depend on the size of a draw.
 void append_with_replacement(std::vector<int64_t>& to, int64_t high, int64_t count, const at::Generator& generator) {
   constexpr int64_t kDraw = 32;
   for (int64_t i = 0; i < count / kDraw; ++i) append(to, at::randint(high, {kDraw}, generator, kInt64), kDraw);
@@ -83,7 +83,7 @@ std::vector<int64_t> RandomSampler::indices() {
   for (int64_t i = 0; i < num_samples_ / dataset_size_; ++i) {
     append(result, at::randperm(dataset_size_, generator, kInt64), dataset_size_);
   }
-  // Drawn even when nothing of it is used, as in Python: it moves a given generator on.
+  // Drawn even if none of it is used, as in Python, so that a given generator advances equally.
   append(result, at::randperm(dataset_size_, generator, kInt64), num_samples_ % dataset_size_);
   return result;
 }

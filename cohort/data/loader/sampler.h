@@ -1,8 +1,8 @@
-/// Samplers decide which examples of a dataset one epoch visits, and in which order.
+/// Samplers: choose the examples of an epoch, and their order.
 ///
-/// The orders are PyTorch's (torch/utils/data/sampler.py of 2.13), bit for bit: the same generator state gives the same
-/// indices. One difference: a sampler draws a whole epoch at once, where Python draws while the epoch goes on; who
-/// leaves an epoch early and shares one generator between a sampler and other code can see that.
+/// The orders are PyTorch's (torch/utils/data/sampler.py of 2.13), bit for bit: the same generator state gives the same indices.
+/// One difference: a sampler draws a whole epoch at once, and Python's draws during the epoch. A program sees it if it leaves an
+/// epoch early and shares one generator between a sampler and other code.
 ///
 /// Thread-safety: none; a sampler belongs to the thread that iterates the loader.
 #pragma once
@@ -21,23 +21,23 @@
 
 namespace cohort::data {
 
-/// The order of single examples. Derive from it for an order of your own.
+/// An order of single examples. Derive from it for an order of your own.
 class COHORT_API Sampler {
  public:
   virtual ~Sampler();
-  /// The indices of the next epoch. Each call begins a new epoch.
+  /// Returns the indices of the next epoch. Each call begins a new epoch.
   virtual std::vector<int64_t> indices() = 0;
-  /// How many indices an epoch has.
+  /// The number of indices in an epoch.
   virtual int64_t size() const = 0;
 
-  /// After `num_given` indices of the epoch that the last indices() has begun; nothing: that epoch is over.
+  /// Returns the state after the first `num_given` indices of the current epoch. If `num_given` is absent, the epoch is over.
   virtual StateDict state_dict(std::optional<int64_t> num_given) const;
-  /// For a sampler made as the one whose state it is: the next indices() has the order of the epoch that was not over. Returns
-  /// how many of these indices have been given, and are to be left out. Throws c10::ValueError for another kind of state.
+  /// Loads the state of a sampler with the same options. The next indices() then has the order of the unfinished epoch. Returns
+  /// how many of its indices have been read and must be left out. Throws c10::ValueError for another kind of state.
   virtual int64_t load_state_dict(const StateDict& state);
 };
 
-/// 0, 1, 2, ...
+/// The order 0, 1, 2, ...
 class COHORT_API SequentialSampler : public Sampler {
  public:
   explicit SequentialSampler(int64_t dataset_size);
@@ -48,7 +48,7 @@ class COHORT_API SequentialSampler : public Sampler {
   int64_t dataset_size_;
 };
 
-/// A sampler whose epochs are drawn at random, and can be drawn again.
+/// A sampler with random epochs that can be drawn again.
 class COHORT_API DrawnSampler : public Sampler {
  public:
   StateDict state_dict(std::optional<int64_t> num_given) const override;
@@ -60,15 +60,15 @@ class COHORT_API DrawnSampler : public Sampler {
 };
 
 struct RandomSamplerOptions {
-  /// Draw each index independently, so that some come twice and some never.
+  /// Draws each index independently, so that some come twice and some never.
   bool replacement = false;
-  /// Default: the size of the dataset. More than that, without replacement, means several permutations in a row.
+  /// Default: the size of the dataset. A larger number without replacement means several permutations in a row.
   std::optional<int64_t> num_samples = {};
-  /// Default: a private generator, seeded each epoch from LibTorch's default CPU generator (torch::manual_seed).
+  /// Default: a private generator, seeded in each epoch from LibTorch's default CPU generator (torch::manual_seed).
   std::optional<at::Generator> generator = {};
 };
 
-/// A random permutation each epoch, or draws with replacement.
+/// A random permutation in each epoch, or draws with replacement.
 class COHORT_API RandomSampler : public DrawnSampler {
  public:
   /// Throws c10::ValueError unless the number of samples is positive.
@@ -93,7 +93,7 @@ class COHORT_API SubsetRandomSampler : public DrawnSampler {
   std::vector<int64_t> subset_;
 };
 
-/// Index i with a chance in proportion to weights[i].
+/// Draws index i with a probability proportional to weights[i].
 class COHORT_API WeightedRandomSampler : public DrawnSampler {
  public:
   enum class Replacement { kNo, kYes };
@@ -110,22 +110,22 @@ class COHORT_API WeightedRandomSampler : public DrawnSampler {
   Replacement replacement_;
 };
 
-/// What happens to the examples that do not fill a batch.
+/// The treatment of examples that do not fill a batch.
 enum class LastBatch { kKeep, kDrop };
 
-/// Groups a sampler's indices into batches. Derive from it (no arguments) to form batches in a way of your own.
+/// Groups a sampler's indices into batches. Derive from it (without arguments) to form batches in your own way.
 class COHORT_API BatchSampler {
  public:
   /// Throws c10::ValueError unless `batch_size` is positive.
   BatchSampler(std::shared_ptr<Sampler> sampler, int64_t batch_size, LastBatch last_batch = LastBatch::kKeep);
   virtual ~BatchSampler();
-  /// The batches of the next epoch. Each call begins a new epoch.
+  /// Returns the batches of the next epoch. Each call begins a new epoch.
   virtual std::vector<std::vector<int64_t>> batches();
-  /// How many batches an epoch has.
+  /// The number of batches in an epoch.
   virtual int64_t size() const;
 
-  /// As those of Sampler, for batches. A class made without a sampler need not override them: the batches that have been given
-  /// are left out of those that batches() gives next.
+  /// As Sampler's, for batches. A class made without a sampler need not override them: batches that have been read are left out
+  /// of the next batches().
   virtual StateDict state_dict(std::optional<int64_t> num_given) const;
   virtual int64_t load_state_dict(const StateDict& state);
 
@@ -136,11 +136,11 @@ class COHORT_API BatchSampler {
   std::shared_ptr<Sampler> sampler_;
   int64_t batch_size_ = 1;
   LastBatch last_batch_ = LastBatch::kKeep;
-  int64_t num_left_out_ = 0;  ///< indices of the next epoch that have been given
-  int64_t num_before_ = 0;    ///< indices of this epoch that had been given when it began here
+  int64_t num_left_out_ = 0;  ///< indices of the next epoch that have been read
+  int64_t num_before_ = 0;    ///< indices of this epoch that had been read when it began here
 };
 
-/// A fresh CPU generator with this seed, the same as Python's torch.Generator().manual_seed(seed).
+/// Returns a new CPU generator with this seed, equal to Python's torch.Generator().manual_seed(seed).
 COHORT_API at::Generator make_generator(int64_t seed);
 
 }  // namespace cohort::data

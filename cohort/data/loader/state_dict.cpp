@@ -76,7 +76,7 @@ void EpochGenerator::load(const StateDict& state, const std::string& name) {
   const auto found = state.find(name);
   if (found == state.end()) return;
   const at::Tensor& bytes = found->second;
-  auto trial = make_generator(0);  // which checks the state
+  auto trial = make_generator(0);  // checks the state
   try {
     set_state(trial, bytes);
   } catch (const c10::Error& error) {

@@ -1,4 +1,4 @@
-/// StateDict: what it takes to go on in the middle of an epoch. EpochGenerator: random numbers that can be drawn again.
+/// StateDict: the state to resume in the middle of an epoch. EpochGenerator: random numbers that can be drawn again.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -13,34 +13,34 @@
 
 namespace cohort::data {
 
-/// CPU tensors by name, so that every format of checkpoints holds them.
+/// CPU tensors by name, which every checkpoint format can hold.
 using StateDict = std::map<std::string, at::Tensor>;
 
-/// Throws c10::ValueError unless `state` has a whole number >= 0 of this name.
+/// Throws c10::ValueError unless `state` has an integer >= 0 of this name.
 COHORT_API int64_t number_in(const StateDict& state, const std::string& name);
 COHORT_API void set_number(StateDict& state, const std::string& name, int64_t value);
 
-/// The generator that a sampler draws its epochs from.
+/// The generator from which a sampler draws its epochs.
 class COHORT_API EpochGenerator {
  public:
-  /// Without a generator of the program's: one for each epoch, seeded by LibTorch's default CPU generator (kSeeded), or that one
-  /// itself (kDefault). Both are what samplers of PyTorch do.
+  /// The generator if the program gives none: one per epoch, seeded by LibTorch's default CPU generator (kSeeded), or the default
+  /// generator itself (kDefault). PyTorch's samplers do both.
   enum class Otherwise { kSeeded, kDefault };
   EpochGenerator(std::optional<at::Generator> given, Otherwise otherwise);
 
-  /// For the next epoch.
+  /// Returns the generator for the next epoch.
   at::Generator begin();
-  /// Adds what draws the epoch again that has begun last; `is_over`: what draws the one after it.
+  /// Adds the state that draws the current epoch again; if `is_over`, the state that draws the next one.
   void add_to(StateDict& state, bool is_over, const std::string& name = "generator") const;
-  /// The next epoch will be drawn as that of add_to(); a generator of the program's has that state at once. Throws
-  /// c10::ValueError for what is no state of a CPU generator.
+  /// Makes the next epoch that of add_to(). A generator of the program gets this state at once. Throws c10::ValueError if it is
+  /// not a state of a CPU generator.
   void load(const StateDict& state, const std::string& name = "generator");
 
  private:
   std::optional<at::Generator> given_;
   Otherwise otherwise_;
-  at::Tensor state_;   ///< when the last epoch began; undefined: none has
-  at::Tensor loaded_;  ///< for the next epoch; undefined: go on as usual
+  at::Tensor state_;   ///< at the beginning of the current epoch; undefined before the first one
+  at::Tensor loaded_;  ///< for the next epoch; undefined if nothing was loaded
 };
 
 }  // namespace cohort::data

@@ -1,4 +1,4 @@
-/// The tensors of a batch, whatever its type, where collate() can have put them.
+/// Visits the tensors of a batch of any type that collate() can return.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +20,7 @@ struct IsSequence<std::vector<T>> : std::true_type {};
 template <typename T, size_t N>
 struct IsSequence<std::array<T, N>> : std::true_type {};
 
-/// Calls `fn` with each tensor of `value`, which it may replace. Leaves types alone that have no tensors that can be found.
+/// Calls `fn` with each tensor of `value`, which it may replace. Ignores types in which it cannot find tensors.
 template <typename T, typename Fn>
 void for_each_tensor(T& value, Fn&& fn) {
   if constexpr (std::is_same_v<T, at::Tensor>) {

@@ -1,4 +1,4 @@
-/// What code in a dataset can ask about the worker it runs on; as torch.utils.data.get_worker_info.
+/// Facts about the current worker for code in a dataset, as torch.utils.data.get_worker_info.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -13,7 +13,7 @@ namespace cohort::data {
 
 namespace detail {
 
-/// Any dataset.
+/// The address of a dataset of any type.
 struct DatasetAddress {
   void* address = nullptr;
   const std::type_info* type = &typeid(void);
@@ -24,13 +24,14 @@ struct DatasetAddress {
 struct WorkerInfo {
   int id = 0;
   int num_workers = 0;
-  /// Differs between workers and between epochs, but with persistent_workers between workers only: seed for random augmentations.
+  /// Differs between workers and between epochs; with persistent_workers only between workers. Seeds random augmentations.
   int64_t seed = 0;
-  /// Seeded with `seed`, and this thread's alone: for LibTorch's random functions, whose default generator all workers share.
+  /// Seeded with `seed`, and used only by this thread, for LibTorch's random functions, whose default generator all workers
+  /// share.
   at::Generator generator = {};
   detail::DatasetAddress dataset_address = {};
 
-  /// The loader's dataset, which workers share; null if it is of another type.
+  /// The loader's dataset, which workers share; null if it has another type.
   template <typename Dataset>
   Dataset* dataset() const {
     using Plain = std::remove_const_t<Dataset>;
@@ -38,7 +39,7 @@ struct WorkerInfo {
   }
 };
 
-/// The worker this thread is; null outside worker threads, so also with num_workers = 0.
+/// The current worker; null outside worker threads, so also with num_workers = 0.
 COHORT_API const WorkerInfo* worker_info();
 
 }  // namespace cohort::data

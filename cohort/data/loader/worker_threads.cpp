@@ -22,8 +22,8 @@ namespace {
 
 thread_local const WorkerInfo* current_worker = nullptr;
 
-// Workers compute with one thread each, as in PyTorch. at::set_num_threads would change the whole process; OpenMP's
-// setting is the thread's own, and LibTorch leaves it alone once it has set it.
+// Workers compute with one thread each, as in PyTorch. at::set_num_threads would change the whole process; OpenMP's setting is
+// per thread, and LibTorch does not change it again after the first call.
 void compute_with_one_thread() {
   at::get_num_threads();
   const auto set_num_threads = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
@@ -175,7 +175,7 @@ void WorkerThreads::wait() {
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->num_running == 0; });
   state_->is_leased = false;
-  ended = std::move(state_->job);  // whose destructor may be anybody's code
+  ended = std::move(state_->job);  // its destructor may run foreign code
   lock.unlock();
 }
 

@@ -1,4 +1,4 @@
-/// WorkerThreads: the threads of a DataLoader, for one epoch or, with persistent_workers, for all of them.
+/// WorkerThreads: the threads of a DataLoader, for one epoch or, with persistent_workers, for all epochs.
 ///
 /// Thread-safety: lease(), start() and wait() belong to one thread at a time.
 #pragma once
@@ -16,21 +16,21 @@ namespace cohort::data::detail {
 
 class COHORT_API WorkerThreads {
  public:
-  /// What a worker does in an epoch. `init_error`: of worker_init, which is called once in each thread.
+  /// A worker's work in an epoch. `init_error`: the error of worker_init, which is called once in each thread.
   using Job = std::function<void(const WorkerInfo& info, const std::exception_ptr& init_error)>;
 
-  /// `dataset`: for worker_info(). Throws c10::Error if there are not enough threads to be had.
+  /// `dataset`: for worker_info(). Throws c10::Error if the system does not start enough threads.
   WorkerThreads(int num_workers, std::function<void(int worker)> worker_init, DatasetAddress dataset);
-  /// Waits for jobs.
+  /// Waits for the jobs.
   ~WorkerThreads();
   WorkerThreads(const WorkerThreads&) = delete;
   WorkerThreads& operator=(const WorkerThreads&) = delete;
 
-  /// False: an epoch that goes on has them.
+  /// Returns false if another epoch is using them.
   bool lease();
-  /// Runs the job in each thread. The first one decides the workers' seeds: base_seed + id.
+  /// Runs the job in each thread. The first call sets the workers' seeds: base_seed + id.
   void start(Job job, int64_t base_seed);
-  /// Until each has ended the job. They may be leased again.
+  /// Waits until each thread has ended the job. They can then be leased again.
   void wait();
 
  private:
@@ -38,7 +38,7 @@ class COHORT_API WorkerThreads {
   const std::unique_ptr<State> state_;
 };
 
-/// The error in hand once more, as the LibTorch type that it has, with the text that `story` makes of its own.
+/// Rethrows the current exception with the LibTorch type that it has, and the text that `story` makes from its own.
 [[noreturn]] COHORT_API void rethrow_with_story(const std::function<std::string(const std::string& reason)>& story);
 
 }  // namespace cohort::data::detail

@@ -1,4 +1,4 @@
-/// Convolutions as residual nets have them: without bias, padded so that only the stride makes the image smaller.
+/// Convolutions of residual networks: without bias, padded so that only the stride makes the image smaller.
 #pragma once
 
 #include <torch/nn/modules/conv.h>

@@ -1,4 +1,4 @@
-/// The batch norm of the models here, by one name.
+/// The batch norm of these models.
 #pragma once
 
 #include <torch/nn/modules/batchnorm.h>

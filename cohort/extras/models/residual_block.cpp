@@ -9,7 +9,7 @@
 namespace cohort::models {
 namespace {
 
-// Null where the input can be added as it is.
+// Returns null if the input can be added unchanged.
 torch::nn::Sequential make_downsample(const ResidualBlockOptions& options, int64_t out_channels) {
   const int64_t in = options.in_channels, stride = options.stride;
   if (stride == 1 && in == out_channels) return nullptr;
@@ -31,7 +31,7 @@ torch::nn::Sequential make_downsample(const ResidualBlockOptions& options, int64
 
 BasicBlockImpl::BasicBlockImpl(const ResidualBlockOptions& options) : options_(options) { reset(); }
 
-// Here and below the shortcut is made first, as in Python, so that the same random numbers become the same weights.
+// Here and below the shortcut is made first, as in Python, so that the same random numbers give the same weights.
 void BasicBlockImpl::reset() {
   const int64_t planes = options_.planes;
   downsample = make_downsample(options_, planes);

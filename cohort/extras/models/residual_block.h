@@ -18,11 +18,11 @@ struct ResidualBlockOptions {
   /// Output channels of a BasicBlock; a Bottleneck has kExpansion times as many.
   int64_t planes = 64;
   int64_t stride = 1;
-  /// Of a Bottleneck: the groups of its 3x3 convolution, and what its inner channels are 64ths of: planes * base_width / 64,
-  /// times cardinality.
+  /// For a Bottleneck: the groups of its 3x3 convolution, and the factor of its inner channels: planes * base_width / 64, times
+  /// cardinality.
   int64_t cardinality = 1;
   int64_t base_width = 64;
-  /// The shortcut's stride is that of an average pool before its convolution, which then loses no pixel.
+  /// Replaces the stride of the shortcut's convolution by an average pool before it, which uses all pixels.
   bool has_average_downsample = false;
 };
 
@@ -32,13 +32,13 @@ class COHORT_API BasicBlockImpl : public torch::nn::Cloneable<BasicBlockImpl> {
 
   explicit BasicBlockImpl(const ResidualBlockOptions& options);
   void reset() override;
-  /// Where training begins, the block gives its shortcut on.
+  /// Sets the last norm to zeros, so that at the beginning of training the block returns its shortcut.
   void zero_init_last();
   at::Tensor forward(const at::Tensor& x);
 
   torch::nn::Conv2d conv1{nullptr}, conv2{nullptr};
   BatchNorm2d bn1{nullptr}, bn2{nullptr};
-  /// Null where the input can be added as it is.
+  /// Null if the input can be added unchanged.
   torch::nn::Sequential downsample{nullptr};
 
  private:

@@ -23,7 +23,7 @@ void check_resnet_options(const ResNetOptions& options) {
     TORCH_CHECK_VALUE(value >= 1, "[cohort] ResNet: ", name, " must be at least 1, got ", value);
   }
   TORCH_CHECK_VALUE(options.num_classes >= 0, "[cohort] ResNet: num_classes must not be negative, got ",
-                    options.num_classes, "\n  hint: 0 is a model without classifier");
+                    options.num_classes, "\n  hint: use 0 for a model without a classifier");
   for (const int64_t count : options.blocks) {
     TORCH_CHECK_VALUE(count >= 1, "[cohort] ResNet: every stage needs a block or more, got ", count);
   }

@@ -1,4 +1,4 @@
-/// ResNets. Parameter names, shapes and initial values are torchvision's, and timm's for the "d" variants, so that files of both
+/// ResNets. Parameter names, shapes and initial values are torchvision's, and timm's for the "d" variants, so that their files
 /// load (pretrained.h), and the same seed gives the same weights:
 ///     conv1.weight, bn1.weight, layer1.0.conv1.weight, layer1.0.bn1.weight, layer2.0.downsample.0.weight, fc.weight
 ///     conv1.0.weight, conv1.1.weight, conv1.3.weight, ... layer2.0.downsample.1.weight of a "d" variant
@@ -30,27 +30,27 @@ namespace cohort::models {
 enum class ResidualBlockKind { kBasic, kBottleneck };
 
 struct ResNetOptions {
-  /// 0: no classifier, and the model gives features.
+  /// 0 means no classifier: the model returns features.
   int64_t num_classes = 1000;
   int64_t in_channels = 3;
-  /// Planes of the first stage; each next stage doubles them. torchvision: 64.
+  /// Planes of the first stage; each further stage doubles them. torchvision: 64.
   int64_t width = 64;
-  /// For 32x32 images: a first convolution of 3x3 with stride 1, and no max-pool. Names stay the same.
+  /// For 32x32 images: a first convolution of 3x3 with stride 1, without max-pool. Names stay the same.
   bool is_small_input = false;
   /// Dropout before the classifier.
   double drop_rate = 0.0;
-  /// The last norm of every block begins with zeros, so that blocks begin as their shortcuts. Not given: true for "d" variants,
-  /// as in timm, false for others, as in torchvision.
+  /// Initializes the last norm of every block with zeros, so that blocks begin as their shortcuts. If absent, true for "d"
+  /// variants, as in timm, and false for others, as in torchvision.
   std::optional<bool> zero_init_last = {};
 
-  /// What the functions below set by their names.
+  /// Options that the functions below set by their names.
   ResidualBlockKind block = ResidualBlockKind::kBasic;
-  /// Per stage; {2, 2, 2, 2} is ResNet-18.
+  /// Blocks per stage; {2, 2, 2, 2} is ResNet-18.
   std::array<int64_t, 4> blocks = {2, 2, 2, 2};
   /// See ResidualBlockOptions.
   int64_t cardinality = 1;
   int64_t base_width = 64;
-  /// Three 3x3 convolutions in the place of the first one, and average pools in shortcuts.
+  /// Replaces the first convolution by three 3x3 convolutions, and adds average pools to shortcuts.
   bool is_d_variant = false;
 };
 
@@ -62,12 +62,13 @@ class COHORT_API ResNetImpl : public torch::nn::Cloneable<ResNetImpl>, public Pr
 
   /// `images` [batch, in_channels, height, width] -> scores [batch, num_classes], or features [batch, num_features()].
   at::Tensor forward(const at::Tensor& images);
-  /// What the last stage gives: [batch, num_features(), height / 32, width / 32], rounded up; 8 in place of 32 for small inputs.
+  /// Returns the last stage's output: [batch, num_features(), height / 32, width / 32], rounded up; 8 instead of 32 for small
+  /// inputs.
   at::Tensor forward_features(const at::Tensor& images);
-  /// The rest of forward.
+  /// Computes the rest of forward.
   at::Tensor forward_head(const at::Tensor& features);
 
-  /// A new classifier with initial values; 0: none. Make optimizers and wrappers after it.
+  /// Makes a newly initialized classifier; 0 removes it. Make optimizers and wrappers afterwards.
   void reset_classifier(int64_t num_classes);
   int64_t num_features() const;
   const ResNetOptions& options() const { return options_; }
@@ -76,11 +77,11 @@ class COHORT_API ResNetImpl : public torch::nn::Cloneable<ResNetImpl>, public Pr
   void init_classifier() override;
   std::string first_convolution_name() const override { return options_.is_d_variant ? "conv1.0" : "conv1"; }
 
-  /// "conv1": one of the two, the other is null.
+  /// One of the two is "conv1", the other is null.
   torch::nn::Conv2d conv1{nullptr};
   torch::nn::Sequential deep_conv1{nullptr};
   BatchNorm2d bn1{nullptr};
-  /// "layer1" to "layer4": of BasicBlock or Bottleneck.
+  /// "layer1" to "layer4", made of BasicBlock or Bottleneck.
   std::array<torch::nn::Sequential, 4> layers{{{nullptr}, {nullptr}, {nullptr}, {nullptr}}};
   /// Null without classes.
   torch::nn::Linear fc{nullptr};

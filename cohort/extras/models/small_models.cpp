@@ -15,7 +15,8 @@ torch::nn::Conv2d make_padded_convolution(int64_t in, int64_t out) {
   return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3).padding(1));
 }
 
-// Pixels to `width` features. Layer by layer, here and below, so that random numbers are drawn in the order of the layers.
+// Maps pixels to `width` features. Here and below, layers are made in their order, so that random numbers are drawn in that
+// order.
 torch::nn::Sequential make_small_features(int64_t width) {
   torch::nn::Sequential features;
   features->push_back(make_padded_convolution(3, width / 2));

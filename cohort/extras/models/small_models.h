@@ -40,12 +40,12 @@ class COHORT_API ToyModelImpl : public torch::nn::Cloneable<ToyModelImpl> {
 };
 TORCH_MODULE(ToyModel);
 
-/// The first map on one device, the second on another one.
+/// Has the first map on one device, and the second on another one.
 class COHORT_API ToyMpModelImpl : public torch::nn::Cloneable<ToyMpModelImpl> {
  public:
   ToyMpModelImpl(c10::Device first, c10::Device second) : first_(first), second_(second) { reset(); }
   void reset() override;
-  /// `x` on any device; the result is on the second one.
+  /// `x`: on any device; the result is on the second one.
   at::Tensor forward(const at::Tensor& x);
 
   torch::nn::Linear net1{nullptr}, net2{nullptr};
@@ -56,7 +56,7 @@ class COHORT_API ToyMpModelImpl : public torch::nn::Cloneable<ToyMpModelImpl> {
 };
 TORCH_MODULE(ToyMpModel);
 
-/// Two convolutions of 32 and 64 channels, the mean over the image, a linear map.
+/// Two convolutions of 32 and 64 channels, the mean over the image, and a linear map.
 class COHORT_API ImageClassifierImpl : public torch::nn::Cloneable<ImageClassifierImpl> {
  public:
   ImageClassifierImpl() { reset(); }
@@ -68,7 +68,7 @@ class COHORT_API ImageClassifierImpl : public torch::nn::Cloneable<ImageClassifi
 };
 TORCH_MODULE(ImageClassifier);
 
-/// The same with 64 and 128 channels, in one Sequential.
+/// Like ImageClassifier with 64 and 128 channels, in one Sequential.
 class COHORT_API TrainModelImpl : public torch::nn::Cloneable<TrainModelImpl> {
  public:
   TrainModelImpl() { reset(); }

@@ -19,7 +19,7 @@ torch::nn::LayerNorm make_vit_norm(int64_t width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}).eps(kVitEpsilon));
 }
 
-// Normal with standard deviation kVitStddev; the bounds, -2 and 2, are as timm has them, far outside.
+// Normal with standard deviation kVitStddev; the bounds, -2 and 2 as in timm, are far outside.
 void init_truncated_normal(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
   const double bound = std::erf(2.0 / kVitStddev / std::sqrt(2.0));
@@ -39,7 +39,7 @@ void check_vit_options(const VisionTransformerOptions& options) {
     TORCH_CHECK_VALUE(value >= 1, "[cohort] VisionTransformer: ", name, " must be at least 1, got ", value);
   }
   TORCH_CHECK_VALUE(options.num_classes >= 0, "[cohort] VisionTransformer: num_classes must not be negative, got ",
-                    options.num_classes, "\n  hint: 0 is a model without classifier");
+                    options.num_classes, "\n  hint: use 0 for a model without a classifier");
   TORCH_CHECK_VALUE(options.image_size % options.patch_size == 0,
                     "[cohort] VisionTransformer: image_size must be a multiple of patch_size, got image_size ",
                     options.image_size, " and patch_size ", options.patch_size);
@@ -138,7 +138,7 @@ at::Tensor VisionTransformerImpl::forward_features(const at::Tensor& images) {
   TORCH_CHECK_VALUE(
       images.dim() == 4 && images.size(1) == options_.in_channels && images.size(2) == size && images.size(3) == size,
       "[cohort] VisionTransformer: forward needs images [batch, ", options_.in_channels, ", ", size, ", ", size,
-      "], got ", images.sizes(), "\n  hint: image_size is an option of the model");
+      "], got ", images.sizes(), "\n  hint: set image_size in the model's options");
   const at::Tensor patches = patch_embed(images);
   const at::Tensor x = at::cat({cls_token.expand({images.size(0), -1, -1}), patches}, 1) + pos_embed;
   return norm(blocks->forward(x));
@@ -172,7 +172,7 @@ checkpoint::StateDict VisionTransformerImpl::adapted_weights(checkpoint::StateDi
                                                              std::vector<std::string>* notes) const {
   const at::Tensor* positions = weights.find("pos_embed");
   if (positions == nullptr || positions->sizes() == pos_embed.sizes()) return weights;
-  // Of another model's width nothing would fit, but be as large as its file says after interpolation.
+  // For another width nothing fits, but the interpolation could become as large as the file claims.
   const bool fits = positions->dim() == 3 && positions->size(2) == options_.embed_dim && positions->is_floating_point();
   if (!fits) return weights;
   const int64_t side = options_.image_size / options_.patch_size;

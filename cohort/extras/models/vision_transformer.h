@@ -26,16 +26,16 @@
 namespace cohort::models {
 
 struct VisionTransformerOptions {
-  /// 0: no classifier, and the model gives features.
+  /// 0 means no classifier: the model returns features.
   int64_t num_classes = 1000;
   int64_t in_channels = 3;
-  /// Height and width of images, in pixels; a multiple of patch_size. Files for another size fit: their position embedding is
+  /// Height and width of images in pixels, a multiple of patch_size. Files for another size fit: their position embedding is
   /// interpolated.
   int64_t image_size = 224;
   int64_t patch_size = 16;
-  /// Width; a multiple of num_heads.
+  /// The width, a multiple of num_heads.
   int64_t embed_dim = 384;
-  /// Number of blocks.
+  /// The number of blocks.
   int64_t depth = 12;
   int64_t num_heads = 6;
   /// Dropout before the classifier.
@@ -46,7 +46,7 @@ class COHORT_API PatchEmbedImpl : public torch::nn::Cloneable<PatchEmbedImpl> {
  public:
   explicit PatchEmbedImpl(const VisionTransformerOptions& options);
   void reset() override;
-  /// -> [batch, patches, embed_dim]
+  /// Returns [batch, patches, embed_dim].
   at::Tensor forward(const at::Tensor& images);
 
   torch::nn::Conv2d proj{nullptr};
@@ -82,7 +82,7 @@ class COHORT_API ViTMlpImpl : public torch::nn::Cloneable<ViTMlpImpl> {
 };
 TORCH_MODULE(ViTMlp);
 
-/// x + attn(norm1(x)), then x + mlp(norm2(x)).
+/// Computes x + attn(norm1(x)), then x + mlp(norm2(x)).
 class COHORT_API ViTBlockImpl : public torch::nn::Cloneable<ViTBlockImpl> {
  public:
   explicit ViTBlockImpl(const VisionTransformerOptions& options);
@@ -107,12 +107,12 @@ class COHORT_API VisionTransformerImpl : public torch::nn::Cloneable<VisionTrans
   /// `images` [batch, in_channels, image_size, image_size] -> scores [batch, num_classes], or features [batch, embed_dim].
   /// Throws c10::ValueError for images of another size.
   at::Tensor forward(const at::Tensor& images);
-  /// -> [batch, 1 + patches, embed_dim]; the first is the class token's.
+  /// Returns [batch, 1 + patches, embed_dim]; the first one is the class token's.
   at::Tensor forward_features(const at::Tensor& images);
-  /// The rest of forward.
+  /// Computes the rest of forward.
   at::Tensor forward_head(const at::Tensor& features);
 
-  /// A new classifier with initial values; 0: none. Make optimizers and wrappers after it.
+  /// Makes a newly initialized classifier; 0 removes it. Make optimizers and wrappers afterwards.
   void reset_classifier(int64_t num_classes);
   const VisionTransformerOptions& options() const { return options_; }
 
@@ -123,7 +123,7 @@ class COHORT_API VisionTransformerImpl : public torch::nn::Cloneable<VisionTrans
 
   at::Tensor cls_token, pos_embed;
   PatchEmbed patch_embed{nullptr};
-  /// Of ViTBlock.
+  /// Made of ViTBlock.
   torch::nn::Sequential blocks{nullptr};
   torch::nn::LayerNorm norm{nullptr};
   /// Null without classes.
@@ -134,7 +134,7 @@ class COHORT_API VisionTransformerImpl : public torch::nn::Cloneable<VisionTrans
 };
 TORCH_MODULE(VisionTransformer);
 
-/// embed_dim, depth and num_heads are set by the name; patch_size is 16 unless given: ViT-Ti/16, ViT-S/16, ViT-B/16.
+/// Their names set embed_dim, depth and num_heads; patch_size is 16 by default: ViT-Ti/16, ViT-S/16, ViT-B/16.
 COHORT_API VisionTransformer vit_tiny(VisionTransformerOptions options = {});
 COHORT_API VisionTransformer vit_small(VisionTransformerOptions options = {});
 COHORT_API VisionTransformer vit_base(VisionTransformerOptions options = {});

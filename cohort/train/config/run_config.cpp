@@ -32,7 +32,7 @@ report::ProgramOption option_of(const std::string& name, T& value, const std::st
           .limits = {limits.min, limits.above, limits.max, limits.below, limits.choices}};
 }
 
-// Under a launcher all ranks see the same: one says it.
+// Prints on rank 0 only, as under a launcher all ranks see the same error.
 [[noreturn]] void end_program(int fd, const std::string& text, int code) {
   const auto rank = base::env_int("RANK", 0);
   if (!rank || rank->value_or(0) == 0) static_cast<void>(base::write_all(fd, text).ok());
@@ -89,7 +89,8 @@ void RunConfig::parse_or_exit(int argc, const char* const* argv) {
   if (parsed && *parsed) return;
   if (parsed) end_program(STDOUT_FILENO, help(), 0);
   const std::string text = parsed.error().describe();
-  // Every rank: the launcher may end rank 0 before it has printed this. It starts no worker a third time for a ValueError.
+  // Every rank tells the launcher, which may end rank 0 before it has printed this. After a ValueError the launcher does not
+  // restart workers a third time.
   job::write_error_file("ValueError: " + text);
   end_program(STDERR_FILENO, "error: " + text + "\n", kUsageError);
 }

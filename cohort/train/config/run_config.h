@@ -1,4 +1,4 @@
-/// RunConfig: what a program can be told: by a TOML file, by flags, or neither.
+/// RunConfig: options of a program, set by a TOML file and by flags.
 ///
 ///     int64_t epochs = 5;
 ///     double rate = 0.01;
@@ -10,10 +10,10 @@
 ///     train --config run.toml --epochs 10 --optimizer.lr=0.1
 ///
 /// Every option has a name, which is its flag (--epochs) and its key in the file; "optimizer.lr" is the key lr of [optimizer].
-/// The file (--config FILE) changes defaults, flags change the file. Of a flag given twice the last counts. Flags take "-" and
-/// "_" alike; bools also --no-NAME. --help lists the options with their present defaults.
+/// The file (--config FILE) overrides defaults, and flags override the file. If a flag is given twice, the last one counts. Flags
+/// take "-" and "_" alike; bools also have --no-NAME. --help lists the options with their current defaults.
 ///
-/// Unknown names and values of the wrong kind are errors that say where ("run.toml", line 3) and name the nearest option.
+/// Unknown names and values of the wrong kind are errors that name the place ("run.toml", line 3) and the nearest option.
 /// Thread-safety: one thread at a time.
 #pragma once
 
@@ -29,8 +29,8 @@
 
 namespace cohort::train {
 
-/// What a value must be; all that is given holds together. For numbers and for each number of a list: min, max, above and below
-/// (the bound itself excluded). For texts: one of `choices`.
+/// Limits of an option; a value must satisfy all that are given. For numbers, and each number of a list: min, max, above and
+/// below (excluding the bound itself). For texts: one of `choices`.
 struct OptionLimits {
   std::optional<double> min = {};
   std::optional<double> above = {};
@@ -51,10 +51,10 @@ class COHORT_API RunConfig {
   RunConfig(const RunConfig&) = delete;
   RunConfig& operator=(const RunConfig&) = delete;
 
-  /// Lines of --help before the options that follow.
+  /// Adds a heading to --help for the options that follow.
   void section(const std::string& title);
-  /// The variable holds the default and gets the value; it must outlive parse(). Names: letters, digits, "-", "_" and "."; c10::
-  /// ValueError for others, for a name that is there already, and for "help" and "config".
+  /// Adds an option. The variable holds the default, gets the value, and must outlive parse(). Names have letters, digits, "-",
+  /// "_" and ".". Throws c10::ValueError for other names, for a name that exists already, and for "help" and "config".
   void add(const std::string& name, bool& value, const std::string& help);
   void add(const std::string& name, int64_t& value, const std::string& help, const OptionLimits& limits = {});
   void add(const std::string& name, int& value, const std::string& help, const OptionLimits& limits = {});
@@ -67,23 +67,24 @@ class COHORT_API RunConfig {
   void add(const std::string& name, std::vector<std::string>& value, const std::string& help,
            const OptionLimits& limits = {});
 
-  /// Without the program's name. c10::ValueError with the text for the user; variables may be partly set then.
+  /// Parses arguments without the program's name. Throws c10::ValueError with the text for the user; some variables may then be
+  /// set.
   Outcome parse(const std::vector<std::string>& arguments);
-  /// As main() gets them. --help prints to stdout and ends with 0; an error prints to stderr and ends with 2. Of a
-  /// job's ranks (RANK) only 0 prints; every rank tells the launcher of an error.
+  /// Parses the arguments of main(). --help prints to stdout and exits with 0; an error prints to stderr and exits with 2. Only
+  /// rank 0 of a job (RANK) prints; every rank tells the launcher about an error.
   void parse_or_exit(int argc, const char* const* argv);
-  /// What has ended main(): prints "PROGRAM: error: ..." to stderr, and tells the launcher, which starts workers no third time
-  /// whose error cannot change, such as a c10::ValueError. Returns: the exit code, 1.
+  /// Reports an error that ends main(): prints "PROGRAM: error: ..." to stderr, and tells the launcher, which does not restart
+  /// workers a third time after an error that will recur, such as a c10::ValueError. Returns the exit code, 1.
   int report(const std::exception& error) const;
 
   std::string help() const;
-  /// Whether file or flags gave it. c10::ValueError for a name that was not added.
+  /// Whether the file or a flag set the option. Throws c10::ValueError for a name that was not added.
   bool was_given(const std::string& name) const;
-  /// Every option with its present value, as a file that --config takes.
+  /// Returns every option with its current value, as a file for --config.
   std::string to_toml() const;
-  /// Replaces the file, which only its owner may read; folders above it are made.
+  /// Writes to_toml() to a file that only its owner may read. Replaces the file, and makes the folders above it.
   void save(const std::string& path) const;
-  /// For Logger::log_hyperparameters; lists as texts.
+  /// Returns the values for Logger::log_hyperparameters; lists become texts.
   Hyperparameters values() const;
 
  private:

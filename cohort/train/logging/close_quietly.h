@@ -1,4 +1,4 @@
-/// For destructors, which cannot throw.
+/// Closes files in destructors, which cannot throw.
 #pragma once
 
 #include <exception>
@@ -8,7 +8,7 @@
 
 namespace cohort::train::detail {
 
-/// Turns what `close` throws into a warning.
+/// Turns an exception from `close` into a warning.
 template <typename Close>
 void close_quietly(const Close& close) {
   try {

@@ -1,4 +1,4 @@
-/// Makes the loggers of TrainerOptions::log_folder. libcohort_extras.so, when it is loaded, replaces how.
+/// Makes the loggers of TrainerOptions::log_folder. libcohort_extras.so replaces the function when it is loaded.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace cohort::train::detail {
 
-/// `first_step`: as run_loggers has it.
+/// `first_step`: as in run_loggers().
 using FolderLoggers = std::shared_ptr<Logger> (*)(const std::string& folder, int64_t first_step, bool plot);
 
-/// Called once, before main() or where a program loads the library itself.
+/// Sets the function. Called once, before main(), or when a program loads the extras itself.
 COHORT_EXTRAS_API void set_folder_loggers(FolderLoggers make);
-/// Without the extras: metrics.jsonl alone, and c10::ValueError for a plot.
+/// Without the extras: writes only metrics.jsonl, and throws c10::ValueError if `plot` is true.
 COHORT_TEST_API std::shared_ptr<Logger> folder_loggers(const std::string& folder, int64_t first_step, bool plot);
 
-/// Writes messages where this library writes its own: the extras have a copy of base/log/log.cpp, which
-/// knows no line of progress.
+/// Writes messages as this library does. The extras have their own copy of base/log/log.cpp, which does not know about progress
+/// lines.
 COHORT_EXTRAS_API void write_log_lines(std::string_view lines);
 
 }  // namespace cohort::train::detail

@@ -1,10 +1,10 @@
-/// JsonLinesLogger: a run's numbers as JSON, a line for each record.
+/// JsonLinesLogger: writes a run's numbers as JSON, one line per record.
 ///
-/// {"step": 12, "time": 1.7e9, "train/loss": 0.5}, and a line {"hyperparameters": {...}, "time": ...}; times in seconds since
-/// 1970. What is not finite is "NaN", "Infinity" or "-Infinity", as JSON has no numbers for them.
+/// Lines are {"step": 12, "time": 1.7e9, "train/loss": 0.5} and {"hyperparameters": {...}, "time": ...}; times are in seconds
+/// since 1970. Numbers that are not finite become "NaN", "Infinity" or "-Infinity", as JSON has no numbers for them.
 ///
-/// Each record is one write at the end of the file. Opening what is there already cuts off a last line that was not written to
-/// its end; any other line that this class cannot have written is an error that names file and line.
+/// Each record is one write at the end of the file. Opening an existing file cuts off an incomplete last line; any other line
+/// that this class cannot have written is an error that names file and line.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace cohort::train {
 
 class COHORT_API JsonLinesLogger : public Logger {
  public:
-  /// Folders above the file are made.
+  /// Makes the folders above the file.
   explicit JsonLinesLogger(const std::string& path, const LoggerOptions& options = {});
   ~JsonLinesLogger() override;
   JsonLinesLogger(const JsonLinesLogger&) = delete;

@@ -24,7 +24,7 @@ struct TensorCount {
   int64_t elements = 0, trainable = 0, bytes = 0, trainable_bytes = 0;
 };
 
-// A tensor that several modules share counts where it is met first.
+// Counts a tensor that several modules share in the first one.
 TensorCount count_tensors(const std::vector<at::Tensor>& tensors, Seen& seen) {
   TensorCount count;
   for (const at::Tensor& tensor : tensors) {
@@ -47,7 +47,7 @@ bool is_container(const Module& module) {
   return module.as<torch::nn::ModuleList>() != nullptr || module.as<torch::nn::Sequential>() != nullptr;
 }
 
-// What fully_shard is usually called on: the children, and those of lists.
+// Returns the size of the largest module that fully_shard is usually called on: children, and items of lists.
 int64_t largest_unit(const Module& model) {
   int64_t largest = 0;
   for (const auto& child : model.children()) {
@@ -58,7 +58,7 @@ int64_t largest_unit(const Module& model) {
 
 std::string size_text(int64_t bytes) { return base::format_bytes(static_cast<unsigned long long>(bytes)); }
 
-// "Linear" of "torch::nn::LinearImpl".
+// Returns "Linear" for "torch::nn::LinearImpl".
 std::string type_name(const Module& module) {
   std::string name = module.name();
   if (const size_t colon = name.rfind(':'); colon != std::string::npos) name.erase(0, colon + 1);
@@ -76,7 +76,7 @@ void add_rows(report::TextTable& table, const Module& module, const std::string&
   for (const auto& child : module.named_children()) add_rows(table, *child.value(), child.key(), depth + 1, max_depth);
 }
 
-// "none", "ddp", "data_parallel" or "fsdp".
+// Returns "none", "ddp", "data_parallel" or "fsdp".
 std::string strategy_of(const ModelSummaryOptions& options) {
   const std::vector<std::string> strategies = {"none", "single", "auto", "ddp", "data_parallel", "fsdp"};
   TORCH_CHECK_VALUE(std::find(strategies.begin(), strategies.end(), options.strategy) != strategies.end(),

@@ -1,4 +1,4 @@
-/// Logs of an earlier run in the place of one that begins.
+/// Keeps the logs of an earlier run when a new run begins at the same place.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace cohort::train::detail {
 
-/// Gives them other names, if they hold a record, and says so in a warning. `what`: who asks. Throws c10::Error.
+/// Renames the logs if they hold a record, with a warning. `what`: the logger, for the warning. Throws c10::Error.
 COHORT_EXTRAS_API void keep_old_logs(const std::string& what, const std::vector<std::string>& paths);
 
 }  // namespace cohort::train::detail

@@ -1,4 +1,4 @@
-/// What loggers share whose file is a log of records: CsvLogger and JsonLinesLogger. `logger`: its name, for errors.
+/// Functions of the loggers whose file is a log of records: CsvLogger and JsonLinesLogger. `logger`: its name, for errors.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ void add_run_record(const std::unique_ptr<Log>& log, const char* logger, int64_t
   comm::or_throw(open_log(log, logger).add(record), logger);
 }
 
-// What was logged is on the disk, or the error says that it may not be.
+// Throws if the logged records may not be on the disk.
 template <typename Log>
 void close_log(std::unique_ptr<Log>& log, const char* logger) {
   const std::unique_ptr<Log> closed = std::move(log);

@@ -1,4 +1,4 @@
-/// RunSummary: the table at the end of a run: each epoch's time, metrics, speed and utilisation, and what to do where it is low.
+/// RunSummary: the table at the end of a run, with each epoch's time, metrics, speed and utilisation, and hints if it is low.
 ///
 ///     cohort::train::RunSummary summary;
 ///     summary.add({.epoch = epoch, .seconds = 64.2, .num_samples = 50000, .metrics = {{"loss", 0.5}}, .data_wait_share = 0.02});
@@ -20,22 +20,22 @@ namespace cohort::train {
 struct EpochSummary {
   /// Counted from 0, shown from 1.
   int64_t epoch = 0;
-  /// Of training; validation is not counted.
+  /// Time of training, without validation.
   double seconds = 0.0;
-  /// Of all ranks together.
+  /// Samples of all ranks.
   int64_t num_samples = 0;
   Metrics metrics = {};
-  /// Parts of the time, 0 to 1, mean over the ranks. What is left of both is the utilisation.
+  /// Shares of the time, 0 to 1, means over the ranks. The utilisation is the time that is left.
   std::optional<double> data_wait_share = {};
   std::optional<double> communication_share = {};
-  /// How much of the CPUs that the ranks may use they used, 0 to 1.
+  /// The share that the ranks used of the CPUs that they may use, 0 to 1.
   std::optional<double> cpu_share = {};
 };
 
 struct RunSummaryOptions {
   int world_size = 1;
   std::string unit = "samples";
-  /// A hint is given where the ranks wait for data, or for each other, for more than this part of the time.
+  /// Shares of time from which on a hint is given: waiting for data, and waiting for other ranks.
   double low_data = 0.15;
   double low_communication = 0.3;
 };
@@ -46,7 +46,7 @@ class COHORT_API RunSummary {
   void add(EpochSummary epoch);
   bool empty() const { return epochs_.empty(); }
   const std::vector<EpochSummary>& epochs() const { return epochs_; }
-  /// Table, total and hints, each line ended; "" without an epoch.
+  /// Returns table, total and hints, each line with a newline; "" without an epoch.
   std::string text() const;
 
  private:

@@ -1,18 +1,18 @@
-/// SystemMetrics: what this process and its host use, as metrics for a logger.
+/// SystemMetrics: resource usage of this process and its host, as metrics for a logger.
 ///
 ///     cohort::train::SystemMetrics system;
 ///     log.log_metrics(step, system.sample());
 ///
-/// Names (those that the system does not tell are left out):
+/// Names (values that the system does not report are left out):
 ///   system/cpu_percent            of this process since the last sample; 100 is one CPU
 ///   system/host_cpu_percent       of all CPUs of the host; 100 is all of them
-///   system/rss_gib, system/pss_gib   memory of this process; in pss, what several processes share counts in parts
-///   system/host_free_gib          memory that the host can still give
+///   system/rss_gib, system/pss_gib   memory of this process; pss divides shared memory among its processes
+///   system/host_free_gib          available memory of the host
 ///   system/disk_read_mb_per_s, system/disk_write_mb_per_s   of this process, at the disk
 ///   system/net_receive_mb_per_s, system/net_send_mb_per_s   of the host, without the loopback
-///   system/gpu0_percent, system/gpu0_memory_gib, system/gpu0_watts   of each of NVIDIA's GPUs, by NVML where it is installed
+///   system/gpu0_percent, system/gpu0_memory_gib, system/gpu0_watts   of each NVIDIA GPU, if NVML is installed
 ///
-/// A sample takes well under a millisecond, with pss more: the kernel goes through the process's memory for it.
+/// A sample takes well under a millisecond; with pss longer, as the kernel goes through the process's memory.
 /// Thread-safety: one thread at a time.
 #pragma once
 
@@ -34,9 +34,9 @@ class COHORT_API SystemMetrics {
   ~SystemMetrics();
   SystemMetrics(const SystemMetrics&) = delete;
   SystemMetrics& operator=(const SystemMetrics&) = delete;
-  /// Rates are those since the last call, or since the constructor.
+  /// Returns the metrics. Rates cover the time since the last call, or since the constructor.
   Metrics sample();
-  /// How much of the CPUs that this process may use it has used since the last call, or the constructor, 0 to 1.
+  /// Returns the share, 0 to 1, that this process has used of the CPUs that it may use since the last call, or the constructor.
   double cpu_share();
 
  private:

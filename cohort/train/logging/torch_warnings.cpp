@@ -16,16 +16,16 @@ class MessageOfWarning final : public c10::WarningHandler {
   void process(const c10::Warning& warning) override { base::log_warning("LibTorch: " + warning.msg()); }
 };
 
-// Leaked: a warning may come while a thread ends.
+// Leaked, as a warning may come while a thread ends.
 c10::WarningHandler* message_of_warning() {
   static auto* const handler = new MessageOfWarning;
   return handler;
 }
 
-// LibTorch has a handler for each thread.
+// One per thread, as LibTorch has a handler per thread.
 struct HandlerOfThread {
   int num_wanted = 0;
-  c10::WarningHandler* before = nullptr;  // null: the thread's handler stays
+  c10::WarningHandler* before = nullptr;  // if null, the thread's handler stays
 };
 thread_local HandlerOfThread of_thread;
 

@@ -1,12 +1,12 @@
-/// LibTorch's warnings of this thread as messages of the library, which leave a line that is rewritten on the terminal whole.
+/// Turns LibTorch's warnings on this thread into messages of the library, which do not break a progress line on the terminal.
 #pragma once
 
 #include "cohort/export.h"
 
 namespace cohort::train::detail {
 
-/// While one lives, on a terminal: `[cohort] warning: LibTorch: text`. A program's own handler, and other outputs, get them as
-/// ever. It ends on the thread where it began.
+/// While it lives, warnings appear on a terminal as `[cohort] warning: LibTorch: text`. A program's own handler, and outputs
+/// other than terminals, get them unchanged. Destroy it on the thread that constructed it.
 class COHORT_TEST_API TorchWarnings {
  public:
   TorchWarnings();

@@ -27,7 +27,8 @@ void Accuracy::update(const at::Tensor& output, const at::Tensor& target, std::o
   if (!options_.threshold && shape.size() > 1) shape.erase(shape.begin() + 1);
   TORCH_CHECK_VALUE(output.dim() > (options_.threshold ? 0 : 1) && target.sizes() == shape,
                     "[cohort] Accuracy: outputs of sizes ", output.sizes(), " do not fit targets of sizes ",
-                    target.sizes(), "\n  hint: outputs are [samples, classes, ...] and targets [samples, ...]; with a ",
+                    target.sizes(),
+                    "\n  hint: give outputs [samples, classes, ...] and targets [samples, ...], or with a ",
                     "threshold both are [samples, ...]");
   const int64_t count = std::clamp<int64_t>(num_real.value_or(target.size(0)), 0, target.size(0));
   const auto wanted = target.narrow(0, 0, count);

@@ -1,4 +1,4 @@
-/// Accuracy: which part of the answers is right. See metric.h.
+/// Accuracy: the share of correct predictions. See metric.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,12 +12,12 @@
 namespace cohort::train {
 
 struct AccuracyOptions {
-  /// An answer is right if the target is among so many classes with the largest outputs.
+  /// A prediction is correct if the target is among this many classes with the largest outputs.
   int64_t top_k = 1;
-  /// Two classes, one output each: an answer is 1 where the output is larger than this; 0.0 for logits, 0.5 for probabilities.
-  /// Then top_k does not count.
+  /// For two classes with one output per sample: the prediction is 1 if the output is larger than this, such as 0.0 for logits,
+  /// 0.5 for probabilities. top_k is then ignored.
   std::optional<double> threshold = {};
-  /// Targets of this class are left out, as padding of texts.
+  /// Ignores targets of this class, such as the padding of texts.
   std::optional<int64_t> ignore_index = {};
 };
 
@@ -26,10 +26,10 @@ class COHORT_API Accuracy final : public Metric {
   /// Throws c10::ValueError for a top_k below 1.
   explicit Accuracy(const AccuracyOptions& options = {});
 
-  /// `output` [samples, classes, ...], `target` [samples, ...]: class numbers; with a threshold both [samples, ...].
-  /// `num_real`: the first so many samples count; default: all. Throws c10::ValueError for other shapes.
+  /// `output` [samples, classes, ...], `target` [samples, ...]: class numbers; with a threshold both [samples, ...]. `num_real`:
+  /// only the first so many samples count; default: all. Throws c10::ValueError for other shapes.
   void update(const at::Tensor& output, const at::Tensor& target, std::optional<int64_t> num_real = {});
-  /// Right answers / answers.
+  /// Returns correct predictions / predictions.
   double value(const std::vector<double>& sums) const override;
 
  private:

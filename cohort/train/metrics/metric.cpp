@@ -85,8 +85,9 @@ void Mean::update(double mean, int64_t count) {
 double Mean::value(const std::vector<double>& sums) const { return sums[0] / sums[1]; }
 
 void MeanOf::update(const at::Tensor& output, const at::Tensor& target) {
-  TORCH_CHECK_VALUE(output.dim() > 0,
-                    "[cohort] MeanOf: the first dimension of an output is that of samples, and this one has none");
+  TORCH_CHECK_VALUE(
+      output.dim() > 0,
+      "[cohort] MeanOf: the first dimension of an output counts samples, but this output has no dimensions");
   const c10::AutoGradMode no_grad(false);
   Mean::update(function_(output, target).to(at::kDouble).mean(), output.size(0));
 }
@@ -109,8 +110,9 @@ RealSamples::RealSamples(int64_t dataset_size, const RealSamplesOptions& options
   const bool has_group = is_initialized();
   const int64_t replicas = options.num_replicas.value_or(has_group ? get_world_size() : 1);
   const int64_t rank = options.rank.value_or(has_group ? get_rank() : 0);
-  TORCH_CHECK_VALUE(dataset_size >= 0 && replicas > 0 && rank >= 0 && rank < replicas, "[cohort] RealSamples: no rank ",
-                    rank, " of ", replicas, " has a part of ", dataset_size, " samples");
+  TORCH_CHECK_VALUE(dataset_size >= 0 && replicas > 0 && rank >= 0 && rank < replicas,
+                    "[cohort] RealSamples: needs a dataset size >= 0 and 0 <= rank < num_replicas, but got ",
+                    dataset_size, ", ", rank, " and ", replicas);
   left_ = rank < dataset_size ? base::divide_up(dataset_size - rank, replicas) : 0;
 }
 

@@ -1,5 +1,5 @@
-/// Metrics: numbers about a model's answers over all batches of all ranks. What a metric adds up stays on the device, as float64,
-/// and compute() reduces the sums of all metrics by one all_reduce.
+/// Metrics: numbers about a model's predictions over all batches of all ranks. A metric keeps its sums on the device as float64,
+/// and compute() reduces the sums of all metrics with one all_reduce.
 ///
 ///     cohort::train::Mean loss;
 ///     cohort::train::Accuracy top1, top5({.top_k = 5});
@@ -9,12 +9,12 @@
 ///       top1.update(logits, batch.target);
 ///       top5.update(logits, batch.target);
 ///     }
-///     cohort::train::compute({{"loss", &loss}, {"top-1", &top1}, {"top-5", &top5}});   // alike on all ranks
+///     cohort::train::compute({{"loss", &loss}, {"top-1", &top1}, {"top-5", &top5}});   // the same on all ranks
 ///
-/// Batches of any size count by their samples, and ranks may have different numbers of batches, or none. A DistributedSampler
-/// that pads repeats samples: RealSamples says how many of a batch are not repetitions.
+/// Batches are weighted by their number of samples, and ranks may have different numbers of batches, or none. A
+/// DistributedSampler that pads repeats samples: RealSamples tells how many samples of a batch are not repetitions.
 ///
-/// One of your own:
+/// A metric of your own:
 ///
 ///     struct Recall : cohort::train::Metric {
 ///       Recall() : Metric(2) {}
@@ -41,22 +41,22 @@ namespace cohort::train {
 
 class COHORT_API Metric {
  public:
-  /// Adds up so many numbers.
+  /// Makes a metric of this many sums.
   explicit Metric(int64_t num_sums);
   virtual ~Metric();
 
-  /// What the sums over all batches of all ranks say.
+  /// Returns the metric from the sums over all batches of all ranks.
   virtual double value(const std::vector<double>& sums) const = 0;
-  /// Begins again.
+  /// Sets all sums to 0.
   void reset();
-  /// Of this rank until now: float64, one-dimensional, where the last batch was.
+  /// The sums of this rank so far: float64, one-dimensional, on the device of the last batch.
   const at::Tensor& sums() const { return sums_; }
 
  protected:
   Metric(const Metric&) = default;
   Metric& operator=(const Metric&) = default;
 
-  /// Adds one number to each sum, without waiting for a device. Numbers of one batch: tensors of one element, or doubles.
+  /// Adds one number of a batch to each sum, without waiting for a device: tensors of one element, or doubles.
   void add(const std::vector<at::Tensor>& numbers);
 
  private:
@@ -64,40 +64,40 @@ class COHORT_API Metric {
 };
 
 using NamedMetric = std::pair<std::string, Metric*>;
-/// In the order of the metrics.
+/// Values in the order of the metrics.
 using MetricValues = std::vector<std::pair<std::string, double>>;
 
 struct ComputeOptions {
-  /// Null: the default group, or this process alone where there is none.
+  /// If null, uses the default group, or this process alone without a group.
   Group process_group = {};
-  /// Of this rank alone, without communication.
+  /// Computes the values of this rank alone, without communication.
   bool is_local = false;
 };
 
-/// Collective: all ranks give metrics of the same kinds in the same order. The metrics go on afterwards: call reset() for the
-/// next epoch.
+/// Reduces and computes all metrics. Collective: all ranks pass metrics of the same kinds in the same order. The sums stay: call
+/// reset() for the next epoch.
 COHORT_API MetricValues compute(const std::vector<NamedMetric>& metrics, const ComputeOptions& options = {});
 
-/// The weighted mean of what it is given, 0 / 0 (NaN) without any.
+/// The weighted mean of the values, NaN without any.
 class COHORT_API Mean : public Metric {
  public:
   Mean() : Metric(2) {}
-  /// `mean` of `count` samples, as a loss is: a tensor of one element.
+  /// Adds the mean of `count` samples, such as a loss: a tensor of one element.
   void update(const at::Tensor& mean, int64_t count = 1);
   void update(double mean, int64_t count = 1);
   double value(const std::vector<double>& sums) const override;
 };
 
-/// The mean over all samples of what a function says of each batch's answers; a Trainer's task may have it:
+/// The mean over all samples of a function of each batch's predictions; for the metrics of a Trainer's task:
 ///
 ///     const auto distance = [](const at::Tensor& output, const at::Tensor& target) { return (output - target).abs(); };
 ///     std::vector<TaskMetric> metrics = {{"error", MeanOf(distance)}};
 class COHORT_API MeanOf final : public Mean {
  public:
   using Function = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>;
-  /// Gives a tensor of any shape, whose mean counts for each of the batch's samples.
+  /// `function` returns a tensor of any shape, whose mean counts for each of the batch's samples.
   explicit MeanOf(Function function) : function_(std::move(function)) {}
-  /// Throws c10::ValueError where the output has no first dimension, that of samples.
+  /// Throws c10::ValueError if the output has no dimensions; the first one is that of samples.
   void update(const at::Tensor& output, const at::Tensor& target);
 
  private:
@@ -105,11 +105,11 @@ class COHORT_API MeanOf final : public Mean {
 };
 
 struct PerplexityOptions {
-  /// Targets of this class are left out.
+  /// Ignores targets of this class.
   int64_t ignore_index = -100;
 };
 
-/// e to the mean of the negative log likelihood: update(cross_entropy, number of tokens), or update(logits, target).
+/// exp of the mean negative log likelihood: call update(cross_entropy, number of tokens), or update(logits, target).
 class COHORT_API Perplexity final : public Mean {
  public:
   explicit Perplexity(const PerplexityOptions& options = {}) : options_(options) {}
@@ -123,12 +123,13 @@ class COHORT_API Perplexity final : public Mean {
 };
 
 struct RealSamplesOptions {
-  /// Default: those of the default group, or this process alone where there is none.
+  /// Default: the values of the default group, or of this process alone without a group.
   std::optional<int64_t> num_replicas = {};
   std::optional<int64_t> rank = {};
 };
 
-/// Counts a rank's samples of one epoch in the order of DistributedSampler, which repeats samples so that all ranks have as many:
+/// Counts a rank's samples of one epoch in the order of DistributedSampler, which repeats samples so that all ranks have equally
+/// many:
 ///
 ///     cohort::train::RealSamples real(dataset.size());
 ///     for (auto& batch : loader) top1.update(logits, batch.target, real.take(batch.target.size(0)));
@@ -136,7 +137,7 @@ class COHORT_API RealSamples {
  public:
   explicit RealSamples(int64_t dataset_size, const RealSamplesOptions& options = {});
 
-  /// How many of the next `batch_size` samples are no repetitions: the first ones.
+  /// Returns how many of the next `batch_size` samples are not repetitions; repetitions come last.
   int64_t take(int64_t batch_size);
 
  private:

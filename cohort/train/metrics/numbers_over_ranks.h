@@ -1,4 +1,4 @@
-/// Numbers that ranks' hosts have, reduced over the ranks.
+/// Reduces numbers in the memory of the hosts over the ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +9,8 @@
 
 namespace cohort::train {
 
-/// Collective. `numbers` of any shape, reduced; on the CPU. They are exchanged there, where nobody waits for kernels, if the
-/// group serves it, else on `device`. Null: the default group. `numbers` may be overwritten.
+/// Collective. Returns the reduced `numbers`, of any shape, on the CPU. The exchange is on the CPU, without waiting for kernels,
+/// if the group supports it, else on `device`. If `group` is null, uses the default group. May overwrite `numbers`.
 at::Tensor numbers_over_ranks(const at::Tensor& numbers, const Group& group, c10::Device device,
                               ReduceOp op = ReduceOp::SUM);
 

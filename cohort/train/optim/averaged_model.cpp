@@ -20,7 +20,7 @@ void check_decay(double decay) {
 
 bool can_lerp(const at::Tensor& tensor) { return tensor.is_floating_point() || tensor.is_complex(); }
 
-// Tensors of the average and of the model, place by place.
+// Tensors of the average and of the model, in the same order.
 struct TensorPairs {
   Tensors averaged;
   Tensors current;
@@ -31,14 +31,14 @@ struct TensorPairs {
   }
 };
 
-// Each tensor of the average once.
+// Returns each tensor of the average once.
 TensorPairs pairs_of(const char* what, const Tensors& averaged, const Tensors& current) {
   TORCH_CHECK_VALUE(averaged.size() == current.size(), "[cohort] AveragedModel: the model has ", current.size(), " ",
                     what, ", but the average ", averaged.size());
   TensorPairs pairs;
   std::unordered_set<const void*> seen;
   for (size_t i = 0; i < averaged.size(); ++i) {
-    TORCH_CHECK_VALUE(averaged[i].sizes() == current[i].sizes(), "[cohort] AveragedModel: of the ", what, " number ", i,
+    TORCH_CHECK_VALUE(averaged[i].sizes() == current[i].sizes(), "[cohort] AveragedModel: number ", i, " of the ", what,
                       " has sizes ", current[i].sizes(), " in the model, but ", averaged[i].sizes(), " in the average");
     if (!seen.insert(averaged[i].unsafeGetTensorImpl()).second) continue;
     const auto average = averaged[i].detach();
@@ -97,10 +97,10 @@ AverageFunction get_swa_avg_fn() {
 MultiAverageFunction get_swa_multi_avg_fn() {
   return [](const Tensors& averaged, const Tensors& current, const at::Tensor& n_averaged) {
     if (!can_lerp(averaged.front())) {
-      // PyTorch's kernel refuses whole numbers.
+      // PyTorch's kernel does not support integers.
       return average_each(get_swa_avg_fn(), {averaged, current}, n_averaged);
     }
-    // In float32, as 1 / n_averaged is in Python.
+    // In float32, like 1 / n_averaged in Python.
     at::_foreach_lerp_(averaged, current, (n_averaged + 1).reciprocal().item());
   };
 }
@@ -149,7 +149,7 @@ void AveragedModule::update_parameters(const torch::nn::Module& model) {
       const auto n_averaged = n_averaged_.to(device);
       if (options_.multi_avg_fn) {
         options_.multi_avg_fn(list.averaged, list.current, n_averaged);
-      } else if (!device.is_cpu()) {  // as PyTorch, whose function for all tensors rounds in another way
+      } else if (!device.is_cpu()) {  // as PyTorch; its function for lists of tensors rounds differently
         mean(list.averaged, list.current, n_averaged);
       } else {
         average_each(get_swa_avg_fn(), list, n_averaged);

@@ -1,5 +1,6 @@
-/// AveragedModel: a second set of a model's weights that follows it slowly (EMA), or is the mean of its states (SWA), with the
-/// numbers of torch.optim.swa_utils.AveragedModel, bit by bit, and its state dict: "n_averaged", "module.weight", ...
+/// AveragedModel: a second set of a model's weights that is their exponential moving average (EMA), or the mean of their states
+/// (SWA). Has the numbers of torch.optim.swa_utils.AveragedModel, bit by bit, and its state dict: "n_averaged", "module.weight",
+/// ...
 ///
 ///     cohort::optim::AveragedModel ema(net, {.multi_avg_fn = cohort::optim::get_ema_multi_avg_fn(0.999)});
 ///     for (...) {
@@ -9,8 +10,7 @@
 ///     ema->module().eval();
 ///     ema(images);
 ///
-/// update_bn: the statistics of an average's BatchNorm layers.
-/// Thread-safety: as of torch::nn::Module.
+/// update_bn computes the statistics of an average's BatchNorm layers. Thread-safety: as torch::nn::Module.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,45 +30,45 @@
 
 namespace cohort::optim {
 
-/// The new value of one tensor; `n_averaged`: how many states were averaged before, on the tensor's device.
+/// Returns the new average of one tensor. `n_averaged`: how many states were averaged before, on the tensor's device.
 using AverageFunction =
     std::function<at::Tensor(const at::Tensor& averaged, const at::Tensor& current, const at::Tensor& n_averaged)>;
-/// Changes all tensors of one device and dtype, in place.
+/// Updates all averages of one device and dtype in place.
 using MultiAverageFunction = std::function<void(const std::vector<at::Tensor>& averaged,
                                                 const std::vector<at::Tensor>& current, const at::Tensor& n_averaged)>;
 
-/// decay * averaged + (1 - decay) * current. Throw c10::ValueError (PyTorch's text) for a decay outside [0, 1].
+/// Return decay * averaged + (1 - decay) * current. They throw c10::ValueError (PyTorch's text) for a decay outside [0, 1].
 COHORT_API AverageFunction get_ema_avg_fn(double decay = 0.999);
 COHORT_API MultiAverageFunction get_ema_multi_avg_fn(double decay = 0.999);
-/// The mean of all states.
+/// Return the mean of all states.
 COHORT_API AverageFunction get_swa_avg_fn();
 COHORT_API MultiAverageFunction get_swa_multi_avg_fn();
 
 struct AveragedModelOptions {
-  /// Where the average is kept; default: where the model is.
+  /// The device of the average. Default: the model's.
   std::optional<c10::Device> device = {};
-  /// At most one of them. Default: the mean.
+  /// Set at most one of them. Default: the mean.
   AverageFunction avg_fn = {};
   MultiAverageFunction multi_avg_fn = {};
-  /// Buffers are averaged, too; else they are copied from the model.
+  /// Whether to average buffers, too. Otherwise they are copied from the model.
   bool use_buffers = false;
-  /// Another module of the same class, whose numbers are replaced. Needed where the class is no torch::nn::Cloneable.
+  /// Another module of the same class, whose values are replaced. Needed if the class is not a torch::nn::Cloneable.
   std::shared_ptr<torch::nn::Module> copy = {};
 };
 
-/// What does not depend on the model's class.
+/// The part of an averaged model that does not depend on the model's class.
 class COHORT_API AveragedModule : public torch::nn::Module {
  public:
-  /// Takes the average as it is now. Requires: `model` has the parameters and buffers that the average was made of, in their
-  /// order; a wrapper around it will do. Tensors that occur twice, as tied weights, are averaged once.
-  /// Throws c10::ValueError for others.
+  /// Updates the average with the current weights of `model`. Requires: `model` has the parameters and buffers of the average, in
+  /// the same order; it may be wrapped. Averages tensors that occur twice, such as tied weights, once. Throws c10::ValueError for
+  /// other models.
   void update_parameters(const torch::nn::Module& model);
   /// int64, on the average's device.
   const at::Tensor& n_averaged() const { return n_averaged_; }
 
  protected:
   AveragedModule(const torch::nn::Module& model, std::shared_ptr<torch::nn::Module> copy, AveragedModelOptions options);
-  /// A clone, which draws no random numbers.
+  /// Returns a clone, without drawing random numbers.
   static std::shared_ptr<torch::nn::Module> clone_of(const torch::nn::Module& model,
                                                      const AveragedModelOptions& options);
   torch::nn::Module& average() const { return *average_; }
@@ -87,7 +87,7 @@ class AveragedModelImpl final : public AveragedModule {
     TORCH_CHECK_TYPE(net_, "[cohort] AveragedModel: options.copy is not of the model's class");
   }
 
-  /// That of the average.
+  /// Runs the average's forward.
   template <class... Arguments>
   auto forward(Arguments&&... arguments)
       -> std::decay_t<decltype(std::declval<Net&>().forward(std::forward<Arguments>(arguments)...))> {
@@ -106,8 +106,8 @@ class AveragedModel : public torch::nn::ModuleHolder<AveragedModelImpl<Net>> {
   using Holder = torch::nn::ModuleHolder<Impl>;
 
  public:
-  /// Of `net` as it is now. Throws c10::ValueError where both functions are given, c10::TypeError for a copy of another class,
-  /// c10::Error where the model's class is no torch::nn::Cloneable and no copy is given.
+  /// Begins with `net` as it is now. Throws c10::ValueError if both functions are given, c10::TypeError if `copy` is of another
+  /// class, and c10::Error if the model's class is not a torch::nn::Cloneable and no copy is given.
   explicit AveragedModel(const std::shared_ptr<Net>& net, const AveragedModelOptions& options = {})
       : Holder(std::make_shared<Impl>(*net, options)) {}
   template <class Wrapped>

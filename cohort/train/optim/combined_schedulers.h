@@ -1,4 +1,4 @@
-/// Schedulers of schedulers, of one optimizer. See scheduler_base.h.
+/// Schedulers that combine other schedulers of the same optimizer. See scheduler_base.h.
 ///
 ///     auto warm_up = std::make_shared<cohort::optim::LinearLR>(optimizer, 0.1, 1.0, 5);
 ///     auto cosine = std::make_shared<cohort::optim::CosineAnnealingLR>(optimizer, 95);
@@ -16,11 +16,11 @@ namespace cohort::optim {
 
 using SchedulerList = std::vector<std::shared_ptr<LRScheduler>>;
 
-/// One after the other: from milestone i on the one after it, which begins there. Step this one only.
+/// Runs schedulers one after the other: from milestone i on, the scheduler i + 1, from its beginning. Step only this scheduler.
 class COHORT_API SequentialLR final : public LRScheduler {
  public:
-  /// Throws c10::ValueError for none, for another number of milestones than there are changes, for a ReduceLROnPlateau, for one
-  /// of another optimizer, and for schedulers of schedulers behind the first (which PyTorch refuses when their turn comes).
+  /// Throws c10::ValueError without schedulers, for a wrong number of milestones, for a ReduceLROnPlateau, for a scheduler of
+  /// another optimizer, and for combined schedulers other than the first (which PyTorch refuses when it reaches them).
   SequentialLR(torch::optim::Optimizer& optimizer, SchedulerList schedulers, std::vector<int64_t> milestones);
 
   void step() override;
@@ -34,10 +34,10 @@ class COHORT_API SequentialLR final : public LRScheduler {
   std::vector<int64_t> milestones_;
 };
 
-/// All of them in each step, in this order. Step this one only.
+/// Runs all schedulers in each step, in this order. Step only this scheduler.
 class COHORT_API ChainedScheduler final : public LRScheduler {
  public:
-  /// Throws c10::ValueError for none, for a ReduceLROnPlateau, and for schedulers of different optimizers.
+  /// Throws c10::ValueError without schedulers, for a ReduceLROnPlateau, and for schedulers of different optimizers.
   explicit ChainedScheduler(SchedulerList schedulers);
 
   void step() override;

@@ -1,5 +1,5 @@
-/// Schedulers that raise the rates and let them fall, and move momentum (SGD, RMSprop) or beta1 (Adam) the other way.
-/// See scheduler_base.h; options and defaults are PyTorch's. They set the rates of every step, not of every epoch.
+/// Schedulers that raise the rates and lower them again, and move momentum (SGD, RMSprop) or beta1 (Adam) the other way. They set
+/// the rates of every step, not of every epoch. See scheduler_base.h; options and defaults are PyTorch's.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,28 @@ namespace cohort::optim {
 enum class Annealing { kCos, kLinear };
 
 struct OneCycleOptions {
-  /// Of the cycle; else epochs * steps_per_epoch.
+  /// Steps of the cycle. Default: epochs * steps_per_epoch.
   std::optional<int64_t> total_steps = {};
   std::optional<int64_t> epochs = {};
   std::optional<int64_t> steps_per_epoch = {};
-  /// Which part of the steps the rates rise in, 0 to 1.
+  /// The share of the steps in which the rates rise, 0 to 1.
   double pct_start = 0.3;
   Annealing anneal_strategy = Annealing::kCos;
   bool cycle_momentum = true;
   PerGroup base_momentum = 0.85;
   PerGroup max_momentum = 0.95;
-  /// The first rate is max_lr / div_factor, the last one that divided by final_div_factor.
+  /// The first rate is max_lr / div_factor; the last one is the first one / final_div_factor.
   double div_factor = 25.0;
   double final_div_factor = 1e4;
-  /// Down to the first rate in as many steps as up, and then to the last; else in one.
+  /// If true, the rates fall to the first rate in as many steps as they rose, and then to the last rate. If false, they fall in
+  /// one phase.
   bool three_phase = false;
 };
 
 class COHORT_API OneCycleLR final : public LRScheduler {
  public:
-  /// Throws c10::ValueError (PyTorch's texts) for options that cannot work, and for an optimizer without momentum or betas where
-  /// cycle_momentum is set.
+  /// Throws c10::ValueError (PyTorch's texts) for options that cannot work, and if cycle_momentum is set and the optimizer has
+  /// neither momentum nor betas.
   OneCycleLR(torch::optim::Optimizer& optimizer, const PerGroup& max_lr, const OneCycleOptions& options);
 
  private:
@@ -61,9 +62,10 @@ class COHORT_API OneCycleLR final : public LRScheduler {
   bool use_beta1_ = false;
 };
 
-/// kTriangular: always the same; kTriangular2: half as high in each cycle; kExpRange: gamma ^ step as high.
+/// kTriangular: all cycles have the same height; kTriangular2: each has half the height of the one before; kExpRange: gamma ^
+/// step times the height.
 enum class CyclicMode { kTriangular, kTriangular2, kExpRange };
-/// What scale_fn is given: the number of the cycle, from 1 on, or of the step.
+/// The argument of scale_fn: the number of the cycle, from 1, or of the step.
 enum class ScaleMode { kCycle, kIterations };
 
 struct CyclicOptions {
@@ -72,7 +74,7 @@ struct CyclicOptions {
   std::optional<int64_t> step_size_down = {};
   CyclicMode mode = CyclicMode::kTriangular;
   double gamma = 1.0;
-  /// In the place of `mode`: which part of its height a cycle has.
+  /// Replaces `mode`: the factor of the cycle's height.
   std::function<double(double)> scale_fn = {};
   ScaleMode scale_mode = ScaleMode::kCycle;
   bool cycle_momentum = true;
@@ -82,7 +84,7 @@ struct CyclicOptions {
 
 class COHORT_API CyclicLR final : public LRScheduler {
  public:
-  /// Throws as OneCycleLR.
+  /// Throws like OneCycleLR.
   CyclicLR(torch::optim::Optimizer& optimizer, const PerGroup& base_lr, const PerGroup& max_lr,
            const CyclicOptions& options = {});
 

@@ -1,4 +1,4 @@
-/// Learning-rate schedulers: torch.optim.lr_scheduler's. scheduler_base.h says how they are used.
+/// Learning-rate schedulers of torch.optim.lr_scheduler. scheduler_base.h shows how to use them.
 #pragma once
 
 #include "cohort/train/optim/combined_schedulers.h"

@@ -13,7 +13,7 @@
 namespace cohort::optim {
 namespace {
 
-// Those of the wrapped kind, for an optimizer that is divided among ranks.
+// Returns the options of the wrapped optimizer if it is a ZeroRedundancyOptimizer.
 Fields option_fields(const torch::optim::Optimizer& optimizer, torch::optim::OptimizerOptions& options) {
   const auto* const divided = dynamic_cast<const ZeroRedundancyOptimizer*>(&optimizer);
   const auto* const kind = find_optimizer_kind(divided ? divided->optim() : optimizer);
@@ -49,8 +49,7 @@ void set_momentum(torch::optim::Optimizer& optimizer, size_t group, bool use_bet
   }
   TORCH_CHECK_VALUE(
       false, "[cohort] the schedule moves ", use_beta1 ? "betas" : "momentum",
-      ", which this optimizer does not have\n  hint: construct optimizer and scheduler as in the run that "
-      "was saved");
+      ", which this optimizer does not have\n  hint: construct optimizer and scheduler as in the saved run");
 }
 
 }  // namespace cohort::optim

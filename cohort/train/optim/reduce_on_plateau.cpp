@@ -57,7 +57,7 @@ void ReduceLROnPlateau::step(double metric) {
 }
 
 void ReduceLROnPlateau::reduce() {
-  // Groups that were added later have the minimum of all.
+  // Groups that were added later get the minimum of all groups.
   if (min_lrs_.size() != num_groups() && options_.min_lr.is_one()) {
     min_lrs_ = options_.min_lr.of_groups("min_lr", num_groups());
   }

@@ -1,4 +1,4 @@
-/// ReduceLROnPlateau: lowers the rates when a metric has stopped to improve. Options and defaults are PyTorch's.
+/// ReduceLROnPlateau: lowers the rates when a metric has stopped improving. Options and defaults are PyTorch's.
 ///
 ///     cohort::optim::ReduceLROnPlateau scheduler(optimizer, {.factor = 0.5, .patience = 3});
 ///     scheduler.step(validation_loss);   // the same number on every rank: reduce it first (train/metrics/metric.h)
@@ -11,32 +11,32 @@
 
 namespace cohort::optim {
 
-/// Whether the metric improves by falling or by rising, and how thresholds count.
+/// Whether lower or higher metrics are better, and whether thresholds are relative or absolute.
 enum class PlateauMode { kMin, kMax };
 enum class ThresholdMode { kRel, kAbs };
 
 struct PlateauOptions {
   PlateauMode mode = PlateauMode::kMin;
-  /// What the rates are multiplied by; less than 1.
+  /// The factor of the rates, less than 1.
   double factor = 0.1;
-  /// So many epochs without improvement are allowed.
+  /// The number of epochs without improvement that are allowed.
   int64_t patience = 10;
   double threshold = 1e-4;
   ThresholdMode threshold_mode = ThresholdMode::kRel;
-  /// Epochs after a reduction in which nothing is counted.
+  /// Epochs after a reduction that are not counted.
   int64_t cooldown = 0;
   PerGroup min_lr = 0.0;
-  /// Rates stay where they would change by no more than this.
+  /// Rates do not change if they would change by no more than this.
   double eps = 1e-8;
 };
 
 class COHORT_API ReduceLROnPlateau final : public LRScheduler {
  public:
-  /// Throws c10::ValueError (PyTorch's text) for a factor from 1 on.
+  /// Throws c10::ValueError (PyTorch's text) for a factor of 1 or more.
   explicit ReduceLROnPlateau(torch::optim::Optimizer& optimizer, const PlateauOptions& options = {});
 
   void step(double metric);
-  /// Throws c10::TypeError: it needs the metric.
+  /// Throws c10::TypeError, as this scheduler needs the metric.
   void step() override;
 
  private:

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kInitialRate = "initial_lr";
 
-// What Python's releases add to states, and what decides nothing.
+// Keys that some of Python's releases add to states, and that have no effect.
 bool is_known_in_any_state(const std::string& key) {
   static constexpr std::array<std::string_view, 4> kKeys = {"verbose", "_step_count", "_is_initial",
                                                             "_get_lr_called_within_step"};
@@ -78,7 +78,7 @@ LRScheduler::Rates LRScheduler::current_rates() const {
 }
 
 void LRScheduler::set_rates(const Rates& rates) {
-  TORCH_CHECK_VALUE(rates.size() == num_groups(), "[cohort] ", name_, "::step: the schedule is of ", rates.size(),
+  TORCH_CHECK_VALUE(rates.size() == num_groups(), "[cohort] ", name_, "::step: the schedule is for ", rates.size(),
                     " parameter groups, but the optimizer has ", num_groups(),
                     "\n  hint: construct schedulers after the last add_param_group()");
   for (size_t i = 0; i < rates.size(); ++i) optimizer_.param_groups()[i].options().set_lr(rates[i]);
@@ -101,7 +101,7 @@ LRScheduler::Rates LRScheduler::scaled_base(double factor) const {
 
 double LRScheduler::divide(double numerator, double denominator) const {
   TORCH_CHECK_VALUE(denominator != 0, "[cohort] ", name_, "::step: with these settings a part of the schedule has no ",
-                    "steps, so that there is no rate at step ", last_epoch_);
+                    "steps, so no rate is defined at step ", last_epoch_);
   return numerator / denominator;
 }
 
@@ -141,8 +141,7 @@ std::function<void()> LRScheduler::read_state(const c10::IValue& state) {
   TORCH_CHECK_VALUE(state.isGenericDict(), function, "the state of a scheduler is a dict, not ",
                     checkpoint::detail::text_of(state));
   TORCH_CHECK_VALUE(checkpoint::detail::find_entry(state, "_last_lr"), function, "the state has no \"_last_lr\", but ",
-                    checkpoint::detail::keys_in_words(state),
-                    "\n  hint: give it what scheduler.state_dict() has given");
+                    checkpoint::detail::keys_in_words(state), "\n  hint: load a state of scheduler.state_dict()");
   const auto fields = this->fields();
   std::vector<SchedulerField::Commit> commits;
   for (const auto& entry : state.toGenericDict()) {
@@ -155,7 +154,7 @@ std::function<void()> LRScheduler::read_state(const c10::IValue& state) {
     }
     TORCH_CHECK_VALUE(
         is_known_in_any_state(key), function, "the state has \"", key, "\", which this ", name_,
-        " does not have\n  hint: construct it of the kind and with the settings of the run that was saved");
+        " does not have\n  hint: construct the same kind of scheduler as in the saved run, with the same settings");
   }
   return [commits] {
     for (const auto& commit : commits) commit();

@@ -11,7 +11,7 @@ namespace {
 
 using Commit = SchedulerField::Commit;
 
-constexpr double kMaxWholeEpoch = 9007199254740992;  // up to which a double tells whole numbers apart
+constexpr double kMaxWholeEpoch = 9007199254740992;  // a double represents all integers up to this
 
 template <class Value>
 Commit assignment(Value& place, Value value) {
@@ -82,7 +82,7 @@ SchedulerField epochs_field(std::string key, double& epochs, double minimum) {
   return {std::move(key), write, [&epochs, minimum](const c10::IValue& value, const std::string& where) {
             const double read = number_of(value, where);
             TORCH_CHECK_VALUE(read >= minimum && std::isfinite(read), where, " is ", checkpoint::detail::text_of(value),
-                              ", which is no number from ", minimum, " on");
+                              ", which is not a finite number of at least ", minimum);
             return assignment(epochs, read);
           }};
 }
@@ -101,7 +101,7 @@ SchedulerField numbers_field(std::string key, std::vector<double>& numbers, size
             for (const auto& item : items_of(value, where)) read.push_back(number_of(item, where));
             TORCH_CHECK_VALUE(read.size() == size, where, " is of ", read.size(),
                               " parameter groups, but the optimizer has ", size,
-                              "\n  hint: construct the optimizer with the groups of the run that was saved");
+                              "\n  hint: construct the optimizer with the parameter groups of the saved run");
             return assignment(numbers, std::move(read));
           }};
 }

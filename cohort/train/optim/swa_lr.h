@@ -1,4 +1,4 @@
-/// SWALR: goes from the present rates to a fixed one, for stochastic weight averaging (averaged_model.h). PyTorch's
+/// SWALR: goes from the current rates to a fixed one, for stochastic weight averaging (averaged_model.h), like
 /// torch.optim.swa_utils.SWALR.
 #pragma once
 

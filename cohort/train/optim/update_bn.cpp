@@ -11,7 +11,7 @@ namespace {
 std::optional<double>& momentum_in(torch::nn::BatchNormOptions& options) { return options.momentum(); }
 std::optional<double>& momentum_in(SyncBatchNormOptions& options) { return options.momentum; }
 
-// The setting of such a layer, whose statistics become those of no batch; null: it is another layer.
+// Returns the momentum of a BatchNorm layer, after resetting its statistics; null for other layers.
 template <class Layer>
 std::optional<double>* momentum_of(torch::nn::Module& module) {
   auto* const layer = dynamic_cast<Layer*>(&module);

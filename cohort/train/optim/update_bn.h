@@ -1,5 +1,5 @@
-/// update_bn: the running statistics of a model's BatchNorm layers over a data set, as torch.optim.swa_utils.update_bn. An
-/// average of weights (averaged_model.h) has none of its own otherwise.
+/// update_bn: computes the running statistics of a model's BatchNorm layers over a dataset, as torch.optim.swa_utils.update_bn.
+/// An average of weights (averaged_model.h) has no other source of them.
 ///
 ///     cohort::optim::update_bn(loader, ema);
 ///
@@ -24,7 +24,8 @@ class Module;
 
 namespace cohort::optim {
 
-/// While it lives a model's BatchNorm layers take the mean over all batches, from none on, and the model is in training mode.
+/// While it lives, a model's BatchNorm layers compute the mean over all batches since its construction, and the model is in
+/// training mode.
 class COHORT_API BatchNormStatistics {
  public:
   explicit BatchNormStatistics(torch::nn::Module& model);
@@ -32,7 +33,7 @@ class COHORT_API BatchNormStatistics {
   BatchNormStatistics(const BatchNormStatistics&) = delete;
   BatchNormStatistics& operator=(const BatchNormStatistics&) = delete;
 
-  /// No layer has statistics.
+  /// Whether no layer has statistics.
   bool is_empty() const { return momenta_.empty(); }
 
  private:
@@ -41,7 +42,7 @@ class COHORT_API BatchNormStatistics {
   std::vector<std::pair<std::reference_wrapper<std::optional<double>>, std::optional<double>>> momenta_;
 };
 
-/// The input in a batch: it itself, its `data`, the first of a pair or of several.
+/// Returns the input in a batch: the batch itself, its `data`, or its first element.
 inline const at::Tensor& input_of(const at::Tensor& batch) { return batch; }
 inline const at::Tensor& input_of(const std::vector<at::Tensor>& batch) { return batch.at(0); }
 template <class Batch>
@@ -53,7 +54,8 @@ const at::Tensor& input_of(const Batch& batch) {
   }
 }
 
-/// One pass over the loader's batches, each moved to `device` if that is set. `model`: a holder or std::shared_ptr of a module.
+/// Passes once over the loader's batches, each moved to `device` if that is set. `model`: a holder or std::shared_ptr of a
+/// module.
 template <class Loader, class Model>
 void update_bn(Loader&& loader, Model&& model, std::optional<c10::Device> device = {}) {
   const BatchNormStatistics statistics(*model);

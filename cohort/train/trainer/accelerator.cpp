@@ -18,7 +18,7 @@ AcceleratorOptions checked(AcceleratorOptions options) {
   TORCH_CHECK_VALUE(options.gradient_accumulation_steps >= 1,
                     "[cohort] Accelerator: gradient_accumulation_steps is at least 1, but got ",
                     options.gradient_accumulation_steps);
-  [[maybe_unused]] const Precision known(options.precision, at::kCPU);  // or it throws
+  [[maybe_unused]] const Precision known(options.precision, at::kCPU);  // throws for an unknown name
   return options;
 }
 
@@ -44,7 +44,7 @@ Accelerator::~Accelerator() = default;
 void Accelerator::attach(std::shared_ptr<torch::nn::Module> net, torch::optim::Optimizer& optimizer) {
   TORCH_CHECK_VALUE(!state_->strategy,
                     "[cohort] Accelerator: prepare() was called before\n"
-                    "  hint: one Accelerator for each model; prepare_loader() for more data");
+                    "  hint: construct one Accelerator per model, and call prepare_loader() for more data");
   state_->precision.convert(*net);
   state_->strategy = make_strategy(std::move(net), state_->options.strategy, state_->place);
   adopt_optimizer(*state_->strategy, optimizer, "Accelerator");
@@ -55,7 +55,7 @@ void Accelerator::check_runs_whole_steps() const {
   TORCH_CHECK_VALUE(
       strategy().runs_whole_steps(),
       "[cohort] Accelerator: with strategy \"data_parallel\" a model on several devices takes one tensor and "
-      "gives one\n  hint: strategy \"ddp\" runs any model");
+      "gives one\n  hint: use strategy \"ddp\", which runs any model");
 }
 
 LoopHooks Accelerator::hooks(bool is_training) {
@@ -141,7 +141,7 @@ at::Tensor Accelerator::gather(const at::Tensor& tensor) const {
 
 at::Tensor Accelerator::reduce(const at::Tensor& tensor, const std::string& reduction) const {
   TORCH_CHECK_VALUE(reduction == "mean" || reduction == "sum", "[cohort] Accelerator: there is no reduction \"",
-                    reduction, "\"\n  hint: \"mean\" or \"sum\"");
+                    reduction, "\"\n  hint: use \"mean\" or \"sum\"");
   const at::Tensor result = tensor.detach().clone();
   if (num_processes() > 1) all_reduce(result);
   return reduction == "mean" ? result / num_processes() : result;

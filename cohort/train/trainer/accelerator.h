@@ -1,5 +1,5 @@
-/// Accelerator: for loops written by hand: puts strategy, precision and accumulation around a model, its optimizer and its data,
-/// as Hugging Face's Accelerate does.
+/// Accelerator: puts strategy, precision and gradient accumulation around a model, its optimizer and its data, for training loops
+/// written by hand, as Hugging Face's Accelerate does.
 ///
 ///     cohort::train::Accelerator accelerator({.precision = "bf16-mixed", .gradient_accumulation_steps = 4});
 ///     auto [model, optimizer, loader] = accelerator.prepare(net, adamw, data_loader);
@@ -8,7 +8,7 @@
 ///         accelerator.accumulate();                          // decides whether this batch ends a step
 ///         accelerator.backward(cross_entropy(model(input), target));
 ///         if (accelerator.sync_gradients()) accelerator.clip_grad_norm_(1.0);
-///         optimizer.step();                                  // these two do nothing where it does not
+///         optimizer.step();                                  // this and the next line do nothing within a step
 ///         optimizer.zero_grad();
 ///       }
 ///     }
@@ -45,36 +45,37 @@ struct AcceleratorOptions {
   std::string precision = "32";
   /// Batches whose gradients are summed up for a step, each divided by this number.
   int64_t gradient_accumulation_steps = 1;
-  /// Of the order of data.
+  /// Seeds the order of the data.
   int64_t seed = 0;
 };
 
 class COHORT_API Accelerator {
  public:
-  /// Throws as Trainer's constructor.
+  /// Throws the same errors as Trainer's constructor.
   explicit Accelerator(AcceleratorOptions options = {});
   ~Accelerator();
   Accelerator(const Accelerator&) = delete;
   Accelerator& operator=(const Accelerator&) = delete;
 
-  /// `net`: a holder or a std::shared_ptr; `optimizer`: of its parameters, still without a step; `loader`: a data::DataLoader.
-  /// The Accelerator and `optimizer` must outlive what is returned: a Model, an Optimizer, a PreparedLoader. One model and one
-  /// optimizer for each Accelerator; loaders as many as you like, by prepare_loader.
+  /// `net`: a holder or a std::shared_ptr. `optimizer`: an optimizer of its parameters that has not made a step yet. `loader`: a
+  /// data::DataLoader. Returns a Model, an Optimizer and a PreparedLoader; the Accelerator and `optimizer` must outlive them. An
+  /// Accelerator has one model and one optimizer; prepare_loader() prepares any number of further loaders.
   template <class Net, class Loader>
   auto prepare(const Net& net, torch::optim::Optimizer& optimizer, const Loader& loader);
-  /// Training data is shared out equally, and in a new order in each epoch if the loader shuffles; of an iterable dataset the
-  /// loop ends on all ranks where the first one has no more. With `is_training` false each sample comes once, and with "ddp" a
-  /// loop begins with rank 0's buffers, such as means of batch norm, on all ranks. Collective where loops begin.
+  /// Shards training data equally among the ranks, in a new order in each epoch if the loader shuffles. For an iterable dataset
+  /// the loop ends on all ranks as soon as one rank has no more batches. If `is_training` is false, each sample comes once, and
+  /// with "ddp" the loop begins by sending rank 0's buffers, such as the means of batch norm, to all ranks. Collective: the
+  /// beginning of a loop.
   template <class Loader>
   auto prepare_loader(const Loader& loader, bool is_training = true);
 
-  /// Once for each batch, before its forward pass.
+  /// Call it once for each batch, before its forward pass.
   void accumulate();
-  /// True where the batch ends a step: gradients are averaged over the ranks, and the optimizer steps.
+  /// Whether the batch ends a step: gradients are averaged over the ranks, and the optimizer steps.
   bool sync_gradients() const { return sync_gradients_; }
-  /// Of the loss divided by gradient_accumulation_steps, scaled if the precision needs it.
+  /// Runs backward from the loss, divided by gradient_accumulation_steps, and scaled if the precision needs it.
   void backward(const at::Tensor& loss);
-  /// Of all gradients, over all ranks' shards. Returns the norm before.
+  /// Clips all gradients by their norm over all ranks' shards. Returns the norm before clipping.
   at::Tensor clip_grad_norm_(double max_norm, double norm_type = 2.0);
   void clip_grad_value_(double clip_value);
 
@@ -82,25 +83,25 @@ class COHORT_API Accelerator {
   int num_processes() const;
   bool is_main_process() const { return process_index() == 0; }
   c10::Device device() const;
-  /// On rank 0.
+  /// Prints on rank 0.
   void print(std::string_view text) const;
   void wait_for_everyone() const;
-  /// Every rank's tensor, of equal shapes, one below the other, on all ranks.
+  /// Returns the tensors of all ranks, which have equal shapes, concatenated along dimension 0, on all ranks.
   at::Tensor gather(const at::Tensor& tensor) const;
-  /// The sum, or the mean, over the ranks.
+  /// Returns the sum, or the mean, over the ranks.
   at::Tensor reduce(const at::Tensor& tensor, const std::string& reduction = "mean") const;
 
   /// Throws c10::ValueError before prepare().
   Strategy& strategy() const;
   Precision& precision() const;
 
-  /// A model that is called as the user's own.
+  /// A model that is called like the user's own.
   template <class Net>
   class Model {
    public:
     Model(Accelerator& accelerator, std::shared_ptr<Net> net) : accelerator_(&accelerator), net_(std::move(net)) {}
-    /// Floating-point tensors among the arguments themselves (not those in lists) get the precision's and strategy's dtype. With
-    /// a mixed precision results of 16 bits become float32, as the loss is computed without autocast.
+    /// Converts floating-point tensors among the arguments themselves (not those in lists) to the precision's and strategy's
+    /// dtype. With a mixed precision 16-bit results become float32, as the loss is computed without autocast.
     template <class... Arguments>
     auto operator()(Arguments&&... arguments) const;
     /// The user's module.
@@ -112,14 +113,14 @@ class COHORT_API Accelerator {
     std::shared_ptr<Net> net_;
   };
 
-  /// Steps where sync_gradients() says so.
+  /// An optimizer that steps only if sync_gradients() is true.
   class COHORT_API Optimizer {
    public:
     Optimizer(Accelerator& accelerator, torch::optim::Optimizer& optimizer)
         : accelerator_(&accelerator), optimizer_(&optimizer) {}
     void step();
     void zero_grad();
-    /// False: the last step() did nothing, as a step was not due, or gradients were not finite with this scale.
+    /// False if the last step() did nothing: no step was due, or gradients were not finite with the current scale.
     bool has_stepped() const { return has_stepped_; }
     torch::optim::Optimizer& operator*() const { return *optimizer_; }
     torch::optim::Optimizer* operator->() const { return optimizer_; }

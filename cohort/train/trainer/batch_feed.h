@@ -1,4 +1,4 @@
-/// BatchFeed: the batches of a data::DataLoader without their type, for what trains whatever they are.
+/// BatchFeed: the batches of a data::DataLoader without their type, for code that trains with batches of any type.
 ///
 /// Thread-safety: as DataLoader.
 #pragma once
@@ -23,37 +23,37 @@ class COHORT_API BatchFeed {
   virtual ~BatchFeed();
 
   virtual const data::DataLoaderOptions& options() const = 0;
-  /// Another loader of the same data takes the place of this one.
+  /// Replaces the loader with another one of the same data.
   virtual void set_options(data::DataLoaderOptions options) = 0;
-  /// Nothing where nobody knows before the last one.
+  /// If absent, the size is not known before the last sample.
   virtual std::optional<int64_t> num_samples() const = 0;
   virtual std::optional<int64_t> num_batches() const = 0;
-  /// Batches that are still to come in this epoch; nothing where nobody knows.
+  /// The batches that are left in this epoch. If absent, their number is not known.
   virtual std::optional<int64_t> num_left() const = 0;
 
-  /// The number of the epoch that begins next, for samplers and datasets whose epochs differ.
+  /// Sets the number of the next epoch, for samplers and datasets that differ between epochs.
   virtual void set_epoch(int64_t epoch) = 0;
   virtual void start() = 0;
-  /// False: there are no more. The batch before is gone then; drop() lets go of it early.
+  /// Reads the next batch. Returns false at the end of the epoch. The batch before is released; drop() releases it earlier.
   virtual bool next() = 0;
   virtual void drop() = 0;
-  /// Stops the epoch, which may go on later; workers stop reading.
+  /// Stops the epoch, which can be continued later. Workers stop reading.
   virtual void stop() = 0;
-  /// The epoch is over, though not all of its batches were taken: a state from now on is that of the next one's beginning.
+  /// Ends the epoch although some of its batches were not taken. The state is then that of the beginning of the next epoch.
   virtual void end_epoch() = 0;
-  /// The batch: a Loader::Batch. Requires that next() was true.
+  /// Returns the batch, a Loader::Batch. Requires that next() returned true.
   virtual void* batch() = 0;
   virtual void for_each_tensor(const std::function<void(at::Tensor&)>& fn) = 0;
 
   virtual data::StateDict state_dict() const = 0;
   virtual void load_state_dict(const data::StateDict& state) = 0;
 
-  /// The first tensor's first size; 1 where it has none.
+  /// The first size of the first tensor, or 1 if it has no dimensions.
   int64_t batch_size();
   std::vector<at::Tensor> tensors();
 };
 
-/// Of a DataLoader, which is copied; a copy shares the sampler.
+/// A BatchFeed over a copy of a DataLoader, which shares its sampler.
 template <class Loader>
 class LoaderFeed final : public BatchFeed {
  public:
@@ -106,7 +106,7 @@ class LoaderFeed final : public BatchFeed {
   std::optional<Batch> batch_;
 };
 
-/// What is the same for the loaders of a run.
+/// Settings that all loaders of a run share.
 struct FeedSettings {
   int64_t rank = 0;
   int64_t world_size = 1;
@@ -115,12 +115,13 @@ struct FeedSettings {
   bool shares = true;  ///< TrainerOptions::use_distributed_sampler
 };
 
-/// Whether all ranks take equally many batches, for training, or each sample comes once.
+/// Whether all ranks take the same number of batches, for training, or each sample comes once.
 enum class Share { kEqually, kOnce };
 
-/// Gives the loader a sampler that shares samples out among the ranks, unless it has one or no size, and the device.
+/// Sets the device of the loader, and gives it a sampler that shards samples among the ranks, unless it has a sampler or its size
+/// is not known.
 COHORT_API void share_out(BatchFeed& feed, const FeedSettings& settings, Share share);
-/// True where the sampler knows what all ranks have been given, so that any number of them goes on with the rest.
+/// Whether the sampler knows which samples all ranks have read, so that any number of ranks can continue with the rest.
 COHORT_API bool shares_out_rests(const BatchFeed& feed);
 
 }  // namespace cohort::train

@@ -1,11 +1,11 @@
-/// Callback: what happens beside training. Derive from it and give it to TrainerOptions::callbacks; all ranks call it, in the
-/// order of the list.
+/// Callback: hooks that run during training. Derive from it and add it to TrainerOptions::callbacks. All ranks call the callbacks
+/// in the order of the list.
 ///
 ///     struct Histogram : cohort::train::Callback {
 ///       void on_train_batch_end(cohort::train::Trainer& trainer, const cohort::train::StepReport& report) override { ... }
 ///     };
 ///
-/// What it throws ends training. Thread-safety: the thread that calls the Trainer.
+/// An exception from a callback ends training. Thread-safety: the thread that calls the Trainer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,22 +23,22 @@ namespace cohort::train {
 
 class Trainer;
 
-/// Of a batch that has been trained on, on this rank.
+/// The report of a training batch on this rank.
 struct StepReport {
-  at::Tensor loss;          ///< of this batch, not divided by gradient_accumulation_steps; without autograd
-  int64_t batch = 0;        ///< of the epoch, from 0
+  at::Tensor loss;          ///< of this batch, not divided by gradient_accumulation_steps; detached
+  int64_t batch = 0;        ///< index of the batch in the epoch
   int64_t num_samples = 0;  ///< on this rank
-  bool is_step = false;     ///< the optimizer has made a step with it
+  bool is_step = false;     ///< whether the optimizer stepped after this batch
 };
 
-/// What a callback keeps in checkpoints. Keys must always be the same.
+/// The state of a callback in checkpoints. Its keys must always be the same.
 using CallbackState = std::map<std::string, double>;
 
 class COHORT_API Callback {
  public:
   virtual ~Callback();
 
-  /// Under which checkpoints keep its state; empty: it keeps none. Names of one Trainer differ.
+  /// The name under which checkpoints keep the state. If empty, they keep none. Callbacks of one Trainer have different names.
   virtual std::string name() const { return {}; }
   virtual CallbackState state() const { return {}; }
   virtual void load_state(const CallbackState&) {}
@@ -46,34 +46,34 @@ class COHORT_API Callback {
   virtual void on_fit_start(Trainer&) {}
   virtual void on_fit_end(Trainer&) {}
   virtual void on_train_epoch_start(Trainer&) {}
-  /// After validation, if this epoch has one.
+  /// Called after validation, if this epoch has one.
   virtual void on_train_epoch_end(Trainer&) {}
   virtual void on_train_batch_start(Trainer&, int64_t /*batch*/) {}
-  /// Gradients are those that the optimizer will get, clipped and without a scale.
+  /// Called when gradients are clipped and unscaled, as the optimizer will get them.
   virtual void on_before_optimizer_step(Trainer&) {}
   virtual void on_train_batch_end(Trainer&, const StepReport&) {}
   virtual void on_validation_start(Trainer&) {}
   virtual void on_validation_end(Trainer&, const Metrics&) {}
   virtual void on_test_end(Trainer&, const Metrics&) {}
   virtual void on_save_checkpoint(Trainer&, int64_t /*step*/) {}
-  /// Training has thrown; the exception is thrown on.
+  /// Called when training has thrown. The exception is then rethrown.
   virtual void on_exception(Trainer&, const std::exception&) {}
 };
 
 struct EarlyStoppingOptions {
   std::string monitor = "validation/loss";
   bool highest_is_best = false;
-  /// A change below this is no improvement.
+  /// A smaller change does not count as an improvement.
   double min_delta = 0.0;
-  /// So many evaluations in a row without improvement end training.
+  /// Training ends after this many evaluations in a row without improvement.
   int64_t patience = 3;
-  /// At once: when the number is as good as this, as bad as that, or not finite.
+  /// Training ends at once if the monitored number is as good as the first threshold, as bad as the second, or not finite.
   std::optional<double> stopping_threshold = {};
   std::optional<double> divergence_threshold = {};
   bool check_finite = true;
 };
 
-/// Ends training when a number of the evaluation improves no more. Lightning's rules.
+/// Ends training when a number of the evaluation stops improving, by Lightning's rules.
 class COHORT_API EarlyStopping : public Callback {
  public:
   /// Throws c10::ValueError for a negative patience or min_delta.
@@ -84,9 +84,9 @@ class COHORT_API EarlyStopping : public Callback {
   void on_fit_start(Trainer&) override { is_fitting_ = true; }
   void on_fit_end(Trainer&) override { is_fitting_ = false; }
   void on_exception(Trainer&, const std::exception&) override { is_fitting_ = false; }
-  /// Evaluations outside of fit() do not count. Throws c10::ValueError where the evaluation has no such number.
+  /// Ignores evaluations outside of fit(). Throws c10::ValueError if the evaluation has no number of that name.
   void on_validation_end(Trainer& trainer, const Metrics& metrics) override;
-  /// Empty: it has not stopped anything.
+  /// Why training was stopped. Empty if this callback has not stopped it.
   const std::string& reason() const { return reason_; }
 
  private:

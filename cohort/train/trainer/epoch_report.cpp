@@ -40,7 +40,7 @@ void EpochReport::end(const LossMeter& losses, bool is_whole, bool has_validated
   const auto& place = core_.place();
   core_.clock().lap(StepPart::kOther);
   const StepTimes times = core_.clock().times() - times_before_;
-  // Of the CPUs that the ranks of this host may use together, as if this one's part were everyone's.
+  // The share of the CPUs that the ranks of this host may use together, computed as if all of them used as much as this rank.
   const double cpu_share = std::min(1.0, system_.cpu_share() * place.num_ranks_here);
   const auto& loss_sums = losses.of_epoch();
   const auto totals = core_.sums({loss_sums[0].item<double>(), loss_sums[1].item<double>(),
@@ -52,7 +52,7 @@ void EpochReport::end(const LossMeter& losses, bool is_whole, bool has_validated
                        .num_samples = position.samples() - samples_before_,
                        .data_wait_share = mean_share(2),
                        .communication_share = mean_share(3)};
-  if (place.device.is_cpu()) summary.cpu_share = mean_share(4);  // else CPUs only feed the device
+  if (place.device.is_cpu()) summary.cpu_share = mean_share(4);  // with accelerators, CPUs only feed the device
   if (totals[1] > 0.0) {
     const double loss = totals[0] / totals[1];
     summary.metrics.emplace_back("loss", loss);

@@ -1,5 +1,5 @@
-/// EpochReport: what is shown and logged of an epoch: its losses, speed, and where its time went, as far as this call of fit has
-/// trained it. Evaluations are left out.
+/// EpochReport: shows and logs an epoch: its losses, its speed, and where its time went, as far as this call of fit has trained
+/// it. Evaluations do not count.
 #pragma once
 
 #include <chrono>
@@ -18,14 +18,15 @@ class EpochReport {
   /// `core` must outlive this.
   explicit EpochReport(TrainerCore& core);
 
-  /// `num_batches`: of the epoch, at most; absent: not known.
+  /// `num_batches`: an upper bound for the epoch. If absent, no bound is known.
   void begin(std::optional<int64_t> num_batches);
-  /// After each step of the optimizer: logs and shows the means of its losses over all ranks, if they are due. Collective.
+  /// Call it after each step of the optimizer. Logs and shows the means of the step's losses over all ranks, if they are due.
+  /// Collective.
   void after_step(const LossMeter& losses);
-  /// What `work` does is no training: it counts neither in the epoch's time nor in its shares.
+  /// Runs `work` without counting its time, neither in the epoch's time nor in the shares of its parts.
   template <class Work>
   void leave_out(const Work& work);
-  /// The epoch ends, or fit does within it: means over all ranks. `has_validated`: now. Collective.
+  /// Ends the report, at the end of the epoch or of fit, with means over all ranks. `has_validated`: just now. Collective.
   void end(const LossMeter& losses, bool is_whole, bool has_validated);
 
  private:

@@ -12,7 +12,7 @@
 namespace cohort::train::detail {
 namespace {
 
-// While it lives, the module evaluates.
+// Keeps the module in evaluation mode while it lives.
 class EvaluationMode {
  public:
   explicit EvaluationMode(Strategy& strategy) {
@@ -20,7 +20,7 @@ class EvaluationMode {
     if (&strategy.module() != &strategy.net()) note(strategy.net());
     for (const auto& [module, was_training] : before_) module->eval();
   }
-  // Outer modules come first, and take the inner ones with them.
+  // Restores outer modules first, as they also change the inner ones.
   ~EvaluationMode() {
     for (const auto& [module, was_training] : before_) module->train(was_training);
   }
@@ -51,7 +51,7 @@ class EvaluationLine {
   RunProgress& progress_;
 };
 
-// How many passes this rank makes over its own batches, and how many with the last one again while others have some left.
+// The number of passes of this rank over its own batches, and of passes that repeat the last one while others have some left.
 struct Passes {
   std::optional<int64_t> own;
   std::optional<int64_t> all;
@@ -62,15 +62,15 @@ Passes plan_passes(TrainerCore& core, const BatchFeed& feed, const BatchLimit& l
   passes.all = passes.own;
   if (!core.strategy().evaluates_together() || !passes.own || core.place().world_size == 1) return passes;
   const auto numbers = core.largest({*passes.own, -*passes.own});
-  TORCH_CHECK_VALUE(numbers[0] == 0 || numbers[1] != 0,
-                    "[cohort] Trainer: a rank has no batch to evaluate, and others ", "have up to ", numbers[0],
-                    "; with strategy \"fsdp\" all must run the model together\n  hint: a smaller "
-                    "batch size, or fewer ranks");
+  TORCH_CHECK_VALUE(
+      numbers[0] == 0 || numbers[1] != 0, "[cohort] Trainer: a rank has no batch to evaluate, and others ",
+      "have up to ", numbers[0],
+      "; with strategy \"fsdp\" all must run the model together\n  hint: use a smaller batch size, or fewer ranks");
   passes.all = numbers[0];
   return passes;
 }
 
-// Calls `use` with each batch; `is_own` false: others need this rank, but what comes of it does not count.
+// Calls `use` with each batch. `is_own` is false if only others need this pass; its results do not count.
 void for_each_batch(TrainerCore& core, BatchFeed& feed, const Passes& passes,
                     const std::function<void(bool is_own)>& use) {
   const bool asks = !feed.num_batches() && core.strategy().evaluates_together() && core.place().world_size > 1;
@@ -85,7 +85,7 @@ void for_each_batch(TrainerCore& core, BatchFeed& feed, const Passes& passes,
   feed.stop();
 }
 
-// What metrics have computed by themselves need not be alike on all ranks, which must decide alike: rank 0's count. The first
+// Takes rank 0's values of metrics that compute their own, as these may differ between ranks, which must decide alike. The first
 // value is the loss.
 void share_computed(TrainerCore& core, const ErasedTask& task, Metrics& values) {
   if (std::all_of(task.metrics.begin(), task.metrics.end(),
@@ -98,7 +98,7 @@ void share_computed(TrainerCore& core, const ErasedTask& task, Metrics& values) 
   for (size_t i = 0; i < values.size(); ++i) values[i].second = of_rank_zero[i];
 }
 
-// Everything that is added up over the ranks, by one reduction.
+// Sums everything over the ranks with one reduction.
 Metrics values_of(TrainerCore& core, const ErasedTask& task, const std::string& phase, std::vector<double> numbers) {
   for (const auto& metric : task.metrics) {
     if (!metric.sums) continue;
@@ -140,7 +140,7 @@ Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const cha
   const EvaluationMode mode(core.strategy());
   const at::NoGradGuard no_grad;
   for (const auto& metric : task.metrics) metric.reset();
-  // On the device, for the host not to wait for each batch.
+  // On the device, so that the host does not wait for each batch.
   const at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(core.place().device));
   double count = 0.0;
   const auto passes = plan_passes(core, feed, phase);

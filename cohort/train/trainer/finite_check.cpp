@@ -13,7 +13,7 @@ bool can_be_bad(const at::Tensor& tensor) {
   return tensor.defined() && !tensor.is_sparse() && (tensor.is_floating_point() || tensor.is_complex());
 }
 
-// One pass over memory: a sum of finite numbers may overflow, which the exact count then finds out.
+// Passes once over the memory. A sum of finite numbers may overflow; the exact count finds that out.
 bool is_finite(const at::Tensor& tensor) {
   if (!can_be_bad(tensor) || tensor.numel() == 0) return true;
   if (std::isfinite(at::real(tensor.detach()).sum(at::kDouble).item<double>())) return true;
@@ -48,8 +48,8 @@ void check_loss(const at::Tensor& loss, const CheckedStep& step, const NamedTens
               : value > 0.0     ? "inf"
                                 : "-inf",
               " in ", place_of(step), "\n  ", first,
-              "\n  hint: a lower learning rate, gradient_clip_norm, or another look at the data; finite_check = "
-              "FiniteCheck::kNone trains on");
+              "\n  hint: lower the learning rate, set gradient_clip_norm, or check the data; finite_check = "
+              "FiniteCheck::kNone turns this check off");
 }
 
 void check_gradients(const NamedTensors& parameters, const CheckedStep& step) {
@@ -57,11 +57,10 @@ void check_gradients(const NamedTensors& parameters, const CheckedStep& step) {
   for (const auto& [name, parameter] : parameters) {
     const auto& gradient = parameter.grad();
     if (is_finite(gradient)) continue;
-    TORCH_CHECK(
-        false, "[cohort] Trainer: gradients are not finite in ", place_of(step), "\n  the first one is that of \"",
-        name, "\", which ", bad_elements(gradient),
-        "\n  hint: a lower learning rate, or another look at the loss; finite_check = FiniteCheck::kLoss does not "
-        "look at gradients");
+    TORCH_CHECK(false, "[cohort] Trainer: gradients are not finite in ", place_of(step),
+                "\n  the first one is the gradient of \"", name, "\", which ", bad_elements(gradient),
+                "\n  hint: lower the learning rate, or check the loss function; finite_check = FiniteCheck::kLoss does "
+                "not check gradients");
   }
 }
 

@@ -23,10 +23,10 @@ namespace {
 void check_has_batches(int64_t num_batches) {
   TORCH_CHECK_VALUE(num_batches > 0,
                     "[cohort] Trainer: an epoch has no batch to train on\n"
-                    "  hint: look at the data set's size, drop_last and limit_train_batches");
+                    "  hint: check the dataset's size, drop_last and limit_train_batches");
 }
 
-// Of a model the optimizer need not have all.
+// The optimizer need not have all parameters of a model.
 std::vector<at::Tensor> parameters_of(torch::optim::Optimizer& optimizer) {
   std::vector<at::Tensor> parameters;
   for (const auto& group : optimizer.param_groups()) {
@@ -54,9 +54,9 @@ FitLoop::FitLoop(TrainerCore& core, ErasedTask& task, BatchFeed& train, BatchFee
 void FitLoop::check_task() const {
   TORCH_CHECK_VALUE(task_.optimizer,
                     "[cohort] Trainer: fit needs an optimizer, and the task has none\n"
-                    "  hint: Task{.model = net, .loss = cross_entropy, .optimizer = &optimizer}");
+                    "  hint: give it one: Task{.model = net, .loss = cross_entropy, .optimizer = &optimizer}");
   TORCH_CHECK_VALUE(options_.max_epochs > 0 || options_.max_steps > 0 || options_.max_time.count() > 0,
-                    "[cohort] Trainer: nothing says when training ends\n  hint: set max_epochs, max_steps or max_time");
+                    "[cohort] Trainer: fit has no limit\n  hint: set max_epochs, max_steps or max_time");
 }
 
 void FitLoop::share_data() {
@@ -66,7 +66,7 @@ void FitLoop::share_data() {
   if (validation_) share_out(*validation_, core_.feed_settings(), Share::kOnce);
 }
 
-// A sampler of the loader's own may draw another order each time.
+// Replaces the loader's own sampler, as it may draw another order each time.
 void FitLoop::overfit() {
   auto options = train_.options();
   options.shuffle = false;
@@ -100,7 +100,7 @@ FitResult FitLoop::run() {
   } catch (const std::exception& error) {
     core_.progress().end_run();
     train_.stop();
-    close_quietly([&] { core_.metrics().flush(); });  // the numbers before the failure
+    close_quietly([&] { core_.metrics().flush(); });  // writes the numbers from before the failure
     core_.tell(&Callback::on_exception, error);
     throw;
   }
@@ -111,7 +111,7 @@ FitResult FitLoop::run() {
 }
 
 void FitLoop::run_epochs() {
-  // As a whole, unless it is there: parts of it may be frozen in the other mode.
+  // Only if the module itself is in evaluation mode: if it is not, some of its parts may be frozen in that mode.
   if (!core_.strategy().net().is_training()) core_.strategy().net().train();
   core_.optimizer().zero_grad();
   core_.strategy().drop_gradients();
@@ -119,18 +119,18 @@ void FitLoop::run_epochs() {
   while (!is_over()) run_epoch();
 }
 
-// Batches of the epoch, alike on all ranks.
+// Returns the number of batches of the epoch, the same on all ranks.
 std::optional<int64_t> FitLoop::plan_epoch() {
   auto own = train_.num_batches();
   knows_size_ = own.has_value();
-  if (own && shares_out_rests(train_)) *own += position_.batch();  // it counts the rest alone
+  if (own && shares_out_rests(train_)) *own += position_.batch();  // the sampler counts only what is left
   const auto wanted = limited(options_.limit_train_batches, own, "limit_train_batches");
   if (core_.place().world_size == 1) return wanted;
   const auto numbers = core_.largest({wanted.value_or(-1), -wanted.value_or(-1)});
   TORCH_CHECK_VALUE(numbers[0] == -numbers[1], "[cohort] Trainer: this rank has ", wanted.value_or(-1),
                     " batches an epoch, but others have from ", -numbers[1], " to ", numbers[0],
-                    ", so some would wait for ever\n  hint: a DistributedSampler for the loader, or none, so that the "
-                    "Trainer shares the data out");
+                    ", so some would wait forever\n  hint: give the loader a DistributedSampler, or no sampler, so "
+                    "that the Trainer shards the data");
   return wanted;
 }
 
@@ -155,7 +155,7 @@ void FitLoop::run_epoch() {
   const bool is_whole = !has_batch || (num_batches_ && position_.batch() >= *num_batches_);
   check_has_batches(position_.batch());
   train_.stop();
-  if (losses_.num_batches() != 0) {  // an end that nobody knew of: what it left is not a step
+  if (losses_.num_batches() != 0) {  // the data ended within a step, which is dropped
     core_.optimizer().zero_grad();
     core_.strategy().drop_gradients();
     losses_.end_step();
@@ -168,7 +168,7 @@ void FitLoop::run_epoch() {
   }
 }
 
-// False: the epoch is over, on all ranks.
+// Returns false if the epoch is over on all ranks.
 bool FitLoop::take_batch() {
   core_.clock().lap(StepPart::kOther);
   if (num_batches_ && position_.batch() >= *num_batches_) {
@@ -190,7 +190,7 @@ CheckedStep FitLoop::checked_step(int64_t batch) const {
 
 void FitLoop::check_finite(const StepOutput& output) {
   if (options_.finite_check == FiniteCheck::kNone) return;
-  // With a scale for gradients infinities are expected there, but not in the loss.
+  // With scaled gradients, infinities are expected in gradients, but not in the loss.
   const bool is_logged = (position_.step() + 1) % options_.log_every_n_steps == 0;
   if (!core_.place().device.is_cpu() && !is_logged && options_.finite_check == FiniteCheck::kLoss) return;
   if (std::isfinite(output.loss.item<double>())) return;
@@ -270,7 +270,7 @@ void FitLoop::validate(bool is_end_of_epoch) {
     const Metrics values = evaluate(core_, task_, *validation_, "validation");
     validations_.note(position_);
     core_.record(values);
-    if (!is_end_of_epoch) {  // else it is in the epoch's last line
+    if (!is_end_of_epoch) {  // at its end the epoch's last line has it
       std::string text = fmt::format("epoch {}, step {}:", position_.epoch() + 1, position_.step());
       for (const auto& [name, value] : values) text += fmt::format("  {} {:.4g}", name, value);
       core_.progress().print(text);
@@ -292,7 +292,7 @@ void FitLoop::finish_epoch() {
   checkpoints_.after_epoch();
 }
 
-// What stops one rank stops all: the others would wait for it.
+// Stops all ranks if one stops, as the others would wait for it.
 void FitLoop::agree_on_stop() {
   const auto& place = core_.place();
   const bool stops = position_.is_stopped();
@@ -300,7 +300,7 @@ void FitLoop::agree_on_stop() {
   if (!stops && first < place.world_size) position_.stop(fmt::format("stop on rank {}", first));
 }
 
-// Once callbacks have had the time of an epoch to log numbers of their own. Rank 0 has all of them.
+// Runs after callbacks have had an epoch to log numbers of their own. Rank 0 has all numbers.
 void FitLoop::check_monitors() {
   auto monitors = schedules_.monitors();
   if (checkpoints_.needs_monitor()) monitors.insert(monitors.begin(), options_.checkpoint.monitor);
@@ -318,7 +318,7 @@ void FitLoop::check_monitors() {
   }
 }
 
-// By rank 0's clock.
+// Decides by rank 0's clock.
 bool FitLoop::time_is_up() {
   if (options_.max_time.count() == 0) return false;
   const bool is_up = core_.place().rank == 0 && std::chrono::steady_clock::now() >= time_limit_;

@@ -1,4 +1,4 @@
-/// FitLoop: one call of Trainer::fit: epochs, batches and steps of the optimizer, until something ends the run.
+/// FitLoop: one call of Trainer::fit: epochs, batches and optimizer steps, until the run ends.
 #pragma once
 
 #include <chrono>
@@ -58,8 +58,8 @@ class FitLoop {
   EpochReport report_;
   const base::Moment time_limit_ = base::deadline_after(options_.max_time);
 
-  std::optional<int64_t> num_batches_;  ///< of this epoch, at most; absent: no bound is known
-  bool knows_size_ = false;             ///< there are so many
+  std::optional<int64_t> num_batches_;  ///< at most so many in this epoch; absent if no bound is known
+  bool knows_size_ = false;             ///< whether num_batches_ is exact
   std::chrono::nanoseconds communication_{0};
   int64_t first_samples_ = 0;
   bool has_checked_monitors_ = false;

@@ -18,7 +18,7 @@
 namespace cohort::train::detail {
 namespace {
 
-// What is known of the job before there is a group; 1 process where no launcher started this one.
+// The size of the job as known before there is a group; 1 process if no launcher started this one.
 struct JobSize {
   int world_size = 1;
   int local_world_size = 1;
@@ -48,20 +48,21 @@ StrategyKind chosen(const std::string& name, const JobSize& job) {
   }
   C10_THROW_ERROR(ValueError,
                   c10::str("[cohort] Trainer: there is no strategy \"", name, "\"", base::did_you_mean(name, names),
-                           "\n  hint: \"auto\", \"single\", \"ddp\", \"fsdp\" or \"data_parallel\""));
+                           "\n  hint: use \"auto\", \"single\", \"ddp\", \"fsdp\" or \"data_parallel\""));
 }
 
 std::string start_command(int devices, int num_nodes) {
   if (num_nodes <= 1)
-    return c10::str("cohort run --standalone --nproc-per-node ", devices, " PROGRAM, or cohort::spawn");
-  return c10::str("on each host: cohort run --nnodes ", num_nodes, " --nproc-per-node ", devices,
+    return c10::str("start it with cohort run --standalone --nproc-per-node ", devices,
+                    " PROGRAM, or with cohort::spawn");
+  return c10::str("start it on each host with cohort run --nnodes ", num_nodes, " --nproc-per-node ", devices,
                   " --rdzv-endpoint HOST:PORT PROGRAM");
 }
 
 void check_alone(StrategyKind kind, const JobSize& job) {
   TORCH_CHECK_VALUE(job.world_size == 1, "[cohort] Trainer: strategy \"", name_of(kind),
                     "\" is for one process, but the job has ", job.world_size,
-                    "\n  hint: strategy \"ddp\", or \"auto\"; or start the program without a launcher");
+                    "\n  hint: use strategy \"ddp\" or \"auto\", or start the program without a launcher");
 }
 
 void check_size(const StrategyOptions& options, StrategyKind kind, const JobSize& job) {
@@ -78,7 +79,7 @@ void check_size(const StrategyOptions& options, StrategyKind kind, const JobSize
                     "[cohort] Trainer: devices = ", options.devices, " asks for as many processes on each host, but ",
                     "this one has ", job.local_world_size, "\n  hint: ", start_command(devices, num_nodes),
                     "; with devices = 0 the Trainer takes what the launcher gives");
-  if (options.num_nodes == 0) return;  // hosts may have unequal numbers of them
+  if (options.num_nodes == 0) return;  // hosts may have different numbers of processes
   TORCH_CHECK_VALUE(wanted == job.world_size, "[cohort] Trainer: num_nodes = ", options.num_nodes, " with ", devices,
                     " processes on each host makes ", wanted, " processes, but the job has ", job.world_size,
                     "\n  hint: ", start_command(devices, num_nodes),
@@ -95,9 +96,10 @@ std::vector<c10::Device> data_parallel_devices(const StrategyOptions& options) {
   if (devices.empty()) {
     devices = cohort::nn::parallel::all_devices();
     const auto wanted = static_cast<size_t>(options.devices);
-    TORCH_CHECK_VALUE(wanted <= std::max<size_t>(devices.size(), 1), "[cohort] Trainer: devices = ", wanted,
-                      " with strategy \"data_parallel\", but this machine has ", devices.size(),
-                      " accelerators\n  hint: data_parallel_devices = {at::kCPU, at::kCPU} makes replicas on the CPU");
+    TORCH_CHECK_VALUE(
+        wanted <= std::max<size_t>(devices.size(), 1), "[cohort] Trainer: devices = ", wanted,
+        " with strategy \"data_parallel\", but this machine has ", devices.size(),
+        " accelerators\n  hint: set data_parallel_devices = {at::kCPU, at::kCPU} for replicas on the CPU");
     if (wanted > 0 && !devices.empty()) devices.resize(wanted, devices.front());
   }
   if (devices.empty()) return {c10::kCPU};
@@ -109,7 +111,7 @@ std::vector<c10::Device> devices_of(const StrategyOptions& options, StrategyKind
   return {with_index(options.device.value_or(current_device()))};
 }
 
-// A group of this process alone, where nobody started others.
+// A group of this process alone, for programs without a launcher.
 InitOptions group_of_one() {
   InitOptions options;
   options.world_size = 1;
@@ -118,7 +120,7 @@ InitOptions group_of_one() {
   return options;
 }
 
-// Not with the Trainer: the program goes on, and another Trainer could not meet the same ranks again at once.
+// Runs at exit and not with the Trainer: the program goes on, and a second Trainer could not meet the same ranks again at once.
 void destroy_group_at_exit() {
   static const bool is_registered = std::atexit([] {
                                       if (is_initialized()) destroy_process_group();
@@ -153,7 +155,7 @@ std::vector<c10::Device> LaunchPlace::generators() const {
 LaunchPlace take_place(const StrategyOptions& options) {
   TORCH_CHECK_VALUE(options.devices >= 0 && options.num_nodes >= 0,
                     "[cohort] Trainer: devices and num_nodes are not negative, but got ", options.devices, " and ",
-                    options.num_nodes, "\n  hint: 0 takes what there is");
+                    options.num_nodes, "\n  hint: use 0 for all there are");
   const JobSize job = job_size();
   LaunchPlace place;
   place.strategy = chosen(options.kind, job);
@@ -167,7 +169,7 @@ LaunchPlace take_place(const StrategyOptions& options) {
   if (!is_initialized()) {
     InitOptions init = job.is_launched ? InitOptions() : group_of_one();
     init.backend = options.backend;
-    // On a machine with an accelerator the default is the accelerator's alone.
+    // On a machine with an accelerator the default backend is for the accelerator only.
     const bool wants_cpu = options.device && options.device->is_cpu();
     if (init.backend.empty() && wants_cpu && !current_device().is_cpu()) init.backend = "cohort";
     init_process_group(init);

@@ -1,4 +1,4 @@
-/// LaunchPlace: where this process stands in a job, for what trains under a launcher and without one by the same program.
+/// LaunchPlace: the place of this process in a job, so that the same program trains with and without a launcher.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -19,30 +19,30 @@ struct LaunchPlace {
   int rank = 0;
   int world_size = 1;
   int num_ranks_here = 1;  ///< on this host
-  /// Of those that read other data than each other: fewer than ranks where some work on one batch (TrainerOptions::dims).
+  /// Among the ranks that read different data. Fewer than all ranks if some work on the same batch (TrainerOptions::dims).
   int data_rank = 0;
   int num_data_ranks = 1;
-  /// Of a pipeline (TrainerOptions::dims), of whose ranks this is the one of number `stage`.
+  /// This rank's stage of a pipeline (TrainerOptions::dims).
   int stage = 0;
   int num_stages = 1;
-  /// Which part of sequences this one has, of ranks that share out their positions (TrainerOptions::dims).
+  /// The shard of each sequence that this rank has, if ranks shard sequences (TrainerOptions::dims).
   int sequence_part = 0;
   int num_sequence_parts = 1;
-  /// Where batches go and losses are: the first of `devices`.
+  /// The device of batches and losses: the first of `devices`.
   c10::Device device = c10::kCPU;
-  /// More than one with data_parallel alone, which may name one several times.
+  /// More than one only with data_parallel, which may name a device several times.
   std::vector<c10::Device> devices = {c10::kCPU};
 
-  /// A number that ranks have alike that must draw the same random numbers, those that compute one layer together; no others.
+  /// Ranks that compute one layer together must draw the same random numbers: only they have the same number here.
   int64_t drawing_rank() const { return data_rank + num_data_ranks * (stage + num_stages * int64_t{sequence_part}); }
   bool has_group() const { return strategy == StrategyKind::kDdp || strategy == StrategyKind::kFsdp; }
-  /// Whose random numbers training draws: the CPU and the accelerators, each once.
+  /// The devices whose random numbers training draws: the CPU and the accelerators, each once.
   std::vector<c10::Device> generators() const;
 };
 
-/// Chooses the strategy, compares `devices` and `num_nodes` with the job, and joins its default group where there is none; that
-/// group then lives until the process ends, or somebody destroys it. Collective. Throws c10::ValueError, which says how to start
-/// the program.
+/// Chooses the strategy, compares `devices` and `num_nodes` with the job, and joins the default group unless it exists. That
+/// group lives until the process ends or the program destroys it. Collective. Throws c10::ValueError, which says how to start the
+/// program.
 LaunchPlace take_place(const StrategyOptions& options);
 
 }  // namespace cohort::train::detail

@@ -1,5 +1,5 @@
-/// LossMeter: this rank's losses, of the optimizer's step that goes on and of the epoch. Sums stay on the device, so that nobody
-/// waits for it.
+/// LossMeter: this rank's losses of the current optimizer step and epoch. Sums stay on the device, so that the host does not wait
+/// for it.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -15,10 +15,10 @@ class LossMeter {
  public:
   explicit LossMeter(c10::Device device) : epoch_(at::zeros({2}, at::TensorOptions(at::kDouble).device(device))) {}
 
-  /// [2] float64: the sum of the epoch's losses, each as often as its batch has samples, and the number of samples.
+  /// [2] float64: the sum of the epoch's losses, each times the number of samples of its batch, and the number of samples.
   const at::Tensor& of_epoch() const { return epoch_; }
   void begin_epoch() { epoch_.zero_(); }
-  /// `loss`: of a batch; see loss_number().
+  /// `loss`: the loss of a batch; see loss_number().
   void add(const at::Tensor& loss, int64_t num_samples) {
     const auto samples = static_cast<double>(num_samples);
     step_.push_back(loss);
@@ -26,9 +26,9 @@ class LossMeter {
     epoch_[1] += samples;
   }
 
-  /// Batches since the last step.
+  /// The number of batches since the last step.
   int64_t num_batches() const { return static_cast<int64_t>(step_.size()); }
-  /// Of these. Waits for the device.
+  /// The mean loss of these batches. Waits for the device.
   double mean_of_step() const {
     double sum = 0.0;
     for (const auto& loss : step_) sum += loss.item<double>();

@@ -7,7 +7,7 @@
 namespace cohort::train {
 namespace {
 
-// Whole batches of evaluation have `num_rows`.
+// Repeats the first row until the batch has `num_rows`, as all batches of evaluation do.
 at::Tensor filled_up(const at::Tensor& input, int64_t num_rows) {
   const int64_t missing = num_rows - input.size(0);
   return missing > 0 ? at::cat({input, input.narrow(0, 0, 1).repeat_interleave(missing, 0)}) : input;

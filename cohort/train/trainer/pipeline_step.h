@@ -2,8 +2,8 @@
 /// a pipeline.
 ///
 ///     struct Classify {
-///       Stage model;                              // this rank's, DTensors and fully_shard included
-///       cohort::PipelineSchedule* pipeline;       // of it, with the loss
+///       Stage model;                              // of this rank; may have DTensors or be wrapped in fully_shard
+///       cohort::PipelineSchedule* pipeline;       // of this stage, with the loss
 ///       cohort::optim::AdamW* optimizer;
 ///       StepOutput step(StageImpl&, Batch& batch) { return pipeline_step(*pipeline, batch.first, batch.second); }
 ///       StepOutput evaluate(StageImpl&, Batch& batch) {
@@ -11,8 +11,8 @@
 ///       }
 ///     };
 ///
-/// Every rank of a pipeline reads the same batch, of which the first one uses the input and the last one the target. Collective
-/// over the pipeline. What the loss throws on the last rank, all ranks throw. Thread-safety: as PipelineSchedule.
+/// Every rank of a pipeline reads the same batch; the first rank uses the input and the last one the target. Collective over the
+/// pipeline. If the loss throws on the last rank, all ranks throw the same. Thread-safety: as PipelineSchedule.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,21 +26,22 @@
 
 namespace cohort::train {
 
-/// Forward and backward. The loss is the mean of the microbatches', on all ranks; there is no output. Losses that are means weigh
-/// microbatches alike: where these differ in their numbers of rows, or of labels that count (ignore_index), neither the loss nor
-/// the gradients are the whole batch's, as pipeline_evaluation's loss is. What is right there is PipelineSchedule::step() of a
-/// schedule without scale_grads, with losses that are sums divided by the whole batch's number.
+/// Runs forward and backward. Returns the mean of the microbatches' losses on all ranks, without an output. If the loss is a
+/// mean, every microbatch has the same weight: if microbatches differ in their number of rows, or of labels that count
+/// (ignore_index), the loss and the gradients are not those of the whole batch; pipeline_evaluation's loss is. In this case use
+/// PipelineSchedule::step() of a schedule without scale_grads, with losses that are sums divided by the number of the whole
+/// batch.
 COHORT_API StepOutput pipeline_step(PipelineSchedule& pipeline, const at::Tensor& input, const at::Tensor& target);
 
-/// Forward. The loss is that of the whole batch, on all ranks; the last one has output and target, too. A batch of fewer rows
-/// than `num_rows`, such as the last one of an epoch, is filled up with its first row, for the pipeline to see batches of one
-/// size.
+/// Runs forward. Returns the loss of the whole batch on all ranks, and output and target on the last rank. A batch with fewer
+/// rows than `num_rows`, such as the last one of an epoch, is filled up with copies of its first row, so that the pipeline gets
+/// batches of one size.
 COHORT_API StepOutput pipeline_evaluation(
     PipelineSchedule& pipeline, const at::Tensor& input, const at::Tensor& target,
     const std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>& loss, int64_t num_rows);
 
-/// Forward, for a task's `predict`: the output for a batch, filled up in the same way, on the rank with the last stage; undefined
-/// elsewhere.
+/// Runs forward, for a task's `predict`. Returns the output for a batch, filled up in the same way, on the rank with the last
+/// stage; undefined elsewhere.
 COHORT_API at::Tensor pipeline_prediction(PipelineSchedule& pipeline, const at::Tensor& input, int64_t num_rows);
 
 }  // namespace cohort::train

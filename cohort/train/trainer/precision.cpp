@@ -12,7 +12,7 @@
 namespace cohort::train {
 namespace {
 
-// Those of wrappers lie where these have put them.
+// The parameters of wrappers lie where the wrappers have put them.
 void check_can_be_converted(const torch::nn::Module& net) {
   for (const auto& module : net.modules()) {
     if (!dynamic_cast<fsdp::ShardedModule*>(module.get()) && !dynamic_cast<ddp::Replicated*>(module.get())) continue;
@@ -20,8 +20,8 @@ void check_can_be_converted(const torch::nn::Module& net) {
       TORCH_CHECK_VALUE(
           !parameter.is_floating_point() || parameter.scalar_type() == at::kBFloat16,
           "[cohort] Trainer: precision \"bf16\" converts a model before it is wrapped, but this one, or a "
-          "part of it, is wrapped already, and not in bfloat16\n  hint: net->to(at::kBFloat16) before "
-          "fully_shard or DistributedDataParallel, and before its optimizer is made");
+          "part of it, is wrapped already, and not in bfloat16\n  hint: call net->to(at::kBFloat16) before fully_shard "
+          "or DistributedDataParallel, and before its optimizer is made");
     }
   }
 }
@@ -39,7 +39,7 @@ Precision::Precision(const std::string& name, c10::Device device, const Group& s
   } else {
     TORCH_CHECK_VALUE(name == "32", "[cohort] Trainer: there is no precision \"", name, "\"",
                       base::did_you_mean(name, {"32", "bf16-mixed", "16-mixed", "bf16"}),
-                      "\n  hint: \"32\", \"bf16-mixed\", \"16-mixed\" or \"bf16\"");
+                      "\n  hint: use \"32\", \"bf16-mixed\", \"16-mixed\" or \"bf16\"");
   }
 }
 

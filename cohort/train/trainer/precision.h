@@ -1,4 +1,4 @@
-/// Precision: in which numbers a step computes, and what that means for backward, clipping and the optimizer's step.
+/// Precision: the number formats of a step, and their consequences for backward, clipping and the optimizer's step.
 ///
 /// Collective where GradScaler and clip_grad_norm_ are. Thread-safety: none.
 #pragma once
@@ -24,25 +24,25 @@ namespace cohort::train {
 
 class COHORT_API Precision {
  public:
-  /// "32", "bf16-mixed", "16-mixed" or "bf16". `stages`: the ranks of a pipeline, which leave out steps together; null: there is
-  /// none. Throws c10::ValueError for other names.
+  /// `name`: "32", "bf16-mixed", "16-mixed" or "bf16". `stages`: the ranks of a pipeline, which skip steps together; null without
+  /// a pipeline. Throws c10::ValueError for other names.
   Precision(const std::string& name, c10::Device device, const Group& stages = {});
 
-  /// While it lives, this thread computes in autocast, if that is what the precision means.
+  /// Enables autocast on this thread while the result lives, if the precision is a mixed one.
   std::optional<Autocast> autocast() const;
 
-  /// Before the strategy: with "bf16" parameters and buffers of floating point become bfloat16. Throws c10::ValueError where
-  /// fully_shard or DistributedDataParallel have others already.
+  /// Converts floating-point parameters and buffers to bfloat16 with "bf16". Call it before the strategy wraps the model. Throws
+  /// c10::ValueError if fully_shard or DistributedDataParallel already have parameters of another dtype.
   void convert(torch::nn::Module& net) const;
-  /// With "bf16" a floating-point input becomes bfloat16.
+  /// Converts a floating-point input to bfloat16 with "bf16".
   at::Tensor input(const at::Tensor& tensor) const;
-  /// With a mixed precision what the model gives in 16 bits becomes float32, for losses that are computed without autocast.
+  /// Converts 16-bit outputs of the model to float32 with a mixed precision, as losses are computed without autocast.
   at::Tensor output(const at::Tensor& tensor) const;
 
   void backward(const at::Tensor& loss);
-  /// Gradients become what they are without a scale. Call it before they are looked at, once per step.
+  /// Removes the scale from the gradients. Call it before reading them, once per step.
   void unscale(torch::optim::Optimizer& optimizer);
-  /// Returns false where the step was left out, as gradients were not finite with this scale.
+  /// Returns false if the step was skipped because gradients were not finite with the current scale.
   bool step(torch::optim::Optimizer& optimizer);
   bool scales() const { return scaler_.has_value(); }
   double scale() const { return scaler_ ? scaler_->get_scale() : 1.0; }

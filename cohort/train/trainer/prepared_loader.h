@@ -1,4 +1,4 @@
-/// PreparedLoader: a DataLoader as an Accelerator gives it: each epoch in its own order, and somebody hears of the last batch.
+/// PreparedLoader: a DataLoader from an Accelerator: shuffles each epoch anew, and reports the last batch.
 ///
 /// Thread-safety: as DataLoader.
 #pragma once
@@ -17,11 +17,11 @@
 
 namespace cohort::train {
 
-/// What a loop over batches tells whoever prepared the loader.
+/// Callbacks of a loop over batches for the code that prepared the loader.
 struct LoopHooks {
   std::function<void()> on_begin;  ///< an epoch begins
   std::function<void(bool is_last)> on_batch;
-  /// Whether all ranks have another batch, where this one has or has not. Null: each decides alone.
+  /// Returns whether all ranks have another batch, given whether this one has. If null, each rank decides alone.
   std::function<bool(bool has_batch)> do_all;
 };
 
@@ -64,12 +64,12 @@ class PreparedLoader {
   /// Batches of an epoch on this rank. Throws c10::TypeError for an iterable dataset.
   int64_t size() const {
     TORCH_CHECK_TYPE(feed_->num_batches(),
-                     "[cohort] a DataLoader of an iterable dataset has no size: nobody knows how many samples come");
+                     "[cohort] a DataLoader of an iterable dataset has no size, as the number of samples is not known");
     return *feed_->num_batches();
   }
-  /// The epoch that comes next, from 0.
+  /// Sets the number of the next epoch, from 0.
   void set_next_epoch(int64_t epoch) { epoch_ = epoch; }
-  /// Its state in the middle of a loop over an iterable dataset is one batch ahead.
+  /// In a loop over an iterable dataset its state is one batch ahead.
   BatchFeed& feed() const { return *feed_; }
 
  private:
@@ -82,7 +82,7 @@ class PreparedLoader {
     return true;
   }
 
-  // Only who has read the next batch knows whether this one is the last.
+  // Reads one batch ahead, as only that tells whether this batch is the last.
   bool next_of_unknown() {
     current_.reset();
     if (!has_next_) return false;
@@ -102,7 +102,7 @@ class PreparedLoader {
   LoopHooks hooks_;
   int64_t epoch_ = 0;
   bool has_size_ = true;
-  std::optional<Batch> current_;  ///< where the size is not known
+  std::optional<Batch> current_;  ///< only if the size is not known
   bool has_next_ = false;
 };
 

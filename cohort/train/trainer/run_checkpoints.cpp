@@ -18,7 +18,7 @@ RunCheckpoints::RunCheckpoints(TrainerCore& core, RunState& state)
 void RunCheckpoints::tell_where(const std::string& what) {
   const auto& position = core_.position();
   core_.progress().print(
-      fmt::format("goes on after {} (epoch {}, batch {})", what, position.epoch(), position.batch()));
+      fmt::format("resumes after {} (epoch {}, batch {})", what, position.epoch(), position.batch()));
 }
 
 void RunCheckpoints::resume() {
@@ -35,7 +35,7 @@ void RunCheckpoints::resume() {
   if (is_from_memory) tell_where(resumed.describe());
 }
 
-// The newest of the folder.
+// Opens the newest checkpoint of the folder.
 std::optional<checkpoint::SavedCheckpoint> RunCheckpoints::open_folder() {
   if (options_.folder.empty()) {
     TORCH_CHECK_VALUE(options_.resume != Resume::kMust || core_.options().fast_dev_run > 0,
@@ -51,18 +51,19 @@ std::optional<checkpoint::SavedCheckpoint> RunCheckpoints::open_folder() {
                                                        .keep_best = options_.keep_best,
                                                        .highest_is_best = options_.highest_is_best});
   auto saved = folder_->latest();
-  TORCH_CHECK_VALUE(saved || options_.resume != Resume::kMust, "[cohort] Trainer: there is no checkpoint in \"",
-                    options_.folder, "\" to go on from\n  hint: checkpoint.resume = Resume::kIfThere begins anew then");
+  TORCH_CHECK_VALUE(
+      saved || options_.resume != Resume::kMust, "[cohort] Trainer: there is no checkpoint in \"", options_.folder,
+      "\" to resume from\n  hint: set checkpoint.resume = Resume::kIfThere to begin a new run in this case");
   return saved;
 }
 
-// Collective. The step of what was loaded.
+// Returns the step of the loaded checkpoint. Collective.
 std::optional<int64_t> RunCheckpoints::load(const std::optional<checkpoint::SavedCheckpoint>& saved) {
   if (!saved) return std::nullopt;
   TORCH_CHECK_VALUE(options_.resume != Resume::kNever || RunState::is_of_this_job(saved->info.metadata),
                     "[cohort] Trainer: \"", options_.folder, "\" has checkpoints of another run, up to step ",
                     saved->step,
-                    ", so this one cannot begin anew there\n  hint: remove the folder, name another one, or go on: "
+                    ", so a new run cannot begin there\n  hint: remove the folder, name another one, or set "
                     "checkpoint.resume = Resume::kIfThere");
   state_.fit_to(saved->info.metadata);
   auto state = state_.expected();
@@ -78,8 +79,8 @@ checkpoint::ShardedStateDict RunCheckpoints::collect() {
   return state_.collect();
 }
 
-// The metric counts for the first checkpoint after it was computed, which was the `times_set`-th time, and for what takes the
-// place of that one.
+// The metric belongs to the first checkpoint after it was computed (the `times_set`-th time), and to a checkpoint that replaces
+// that one.
 checkpoint::SaveInfo RunCheckpoints::save_info(int64_t times_set) const {
   checkpoint::SaveInfo info{.metadata = state_.metadata()};
   if (times_set != monitor_saved_) info.metric = core_.metrics().find(options_.monitor);
@@ -96,7 +97,7 @@ void RunCheckpoints::note_saved(const checkpoint::SaveInfo& info, int64_t times_
 void RunCheckpoints::after_step() {
   const int64_t step = core_.position().step();
   if (memory_) {
-    // Ranks' parts of a buffer must be parts of the same; what is kept is not collective.
+    // All ranks' shards of a buffer must be shards of the same tensor. Keeping a state is not a collective.
     if (step % options_.memory_every == 0) core_.strategy().synchronise_buffers();
     memory_->step(step);
   }
@@ -117,7 +118,7 @@ void RunCheckpoints::finish() {
   if (folder_) folder_->wait();
 }
 
-// Unless it is there.
+// Saves, unless the checkpoint already exists.
 void RunCheckpoints::save() {
   const auto& position = core_.position();
   const bool is_there = last_.step == position.step() && last_.is_within_epoch == (position.batch() > 0);

@@ -1,4 +1,4 @@
-/// RunCheckpoints: what a run goes on from, and what it saves: checkpoints in a folder, and states in memory
+/// RunCheckpoints: what a run resumes from and what it saves: checkpoints in a folder, and memory snapshots
 /// (TrainerOptions::checkpoint).
 #pragma once
 
@@ -19,20 +19,20 @@ class RunCheckpoints {
   /// Both must outlive this.
   RunCheckpoints(TrainerCore& core, RunState& state);
 
-  /// Goes on from the newest state there is, if any. Collective.
+  /// Resumes from the newest state, if there is one. Collective.
   void resume();
-  /// After a step of the optimizer, and after an epoch: saves what is due. Collective.
+  /// Saves what is due, after a step of the optimizer or after an epoch. Collective.
   void after_step();
   void after_epoch();
-  /// Saves where the run ends, and waits until all is saved. Collective.
+  /// Saves at the end of the run, and waits until everything is saved. Collective.
   void finish();
-  /// A signal asked for the end.
+  /// Whether a signal asked for the end.
   bool stop_requested() const { return folder_ && folder_->stop_requested(); }
-  /// The number CheckpointOptions::monitor says which checkpoints stay.
+  /// Whether CheckpointOptions::monitor decides which checkpoints are kept.
   bool needs_monitor() const { return folder_ && options_.keep_best > 0; }
 
  private:
-  /// Saved or loaded last.
+  /// The checkpoint that was saved or loaded last.
   struct Last {
     int64_t step = -1;
     std::optional<double> metric = {};

@@ -12,7 +12,7 @@
 namespace cohort::train::detail {
 namespace {
 
-// What the disk refuses is missing in a log, and training goes on. A wrong name of a metric is the program's mistake.
+// Lets training continue if the disk refuses a log. A wrong metric name, however, is the program's mistake.
 class PatientLogger : public Logger {
  public:
   explicit PatientLogger(std::shared_ptr<Logger> logger) : logger_(std::move(logger)) {}

@@ -1,4 +1,4 @@
-/// RunMetrics: the numbers of a run, by name, and the logger that gets them.
+/// RunMetrics: the numbers of a run by name, and the logger that gets them.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ class RunMetrics {
   void set(const Metrics& values);
   const Metrics& all() const { return values_; }
   std::optional<double> find(std::string_view name) const;
-  /// How often the number has been set; 0: never.
+  /// How often the number has been set; 0 means never.
   int64_t times_set(const std::string& name) const;
 
-  /// What the options ask for, from step `first_step` on. Closes the logger before it.
+  /// Opens the logger that the options ask for, from step `first_step` on. Closes the previous one first.
   void open_logger(const TrainerOptions& options, int64_t first_step);
   void close_logger() { logger_.reset(); }
   bool has_logger() const { return logger_ != nullptr; }
-  /// No effect without a logger, nor where there is no number.
+  /// Does nothing without a logger or without values.
   void log(int64_t step, const Metrics& values) const;
   void flush() const;
 

@@ -1,4 +1,5 @@
-/// RunPosition: how far a run has come, and why it ends. All ranks have the same, but for a reason to end until they agree.
+/// RunPosition: how far a run has come, and why it ends. It is the same on all ranks; only the reason to end may differ until the
+/// ranks agree on it.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +13,17 @@ namespace cohort::train::detail {
 class RunPosition {
  public:
   struct Counters {
-    int64_t epoch = 0;    ///< that goes on, or comes next
+    int64_t epoch = 0;    ///< the current or the next one
     int64_t step = 0;     ///< of the optimizer
-    int64_t batch = 0;    ///< of this epoch that each rank has done
+    int64_t batch = 0;    ///< batches of this epoch that each rank has done
     int64_t samples = 0;  ///< of all ranks
   };
 
   explicit RunPosition(int64_t accumulation) : accumulation_(accumulation) {}
 
-  /// A run begins at the first epoch. `accumulation`: batches a step.
+  /// Begins a run at the first epoch. `accumulation`: batches per step.
   void begin(int64_t accumulation) { *this = RunPosition(accumulation); }
-  /// A run goes on, as a checkpoint says.
+  /// Continues a run from a checkpoint.
   void go_on_at(const Counters& counters) { counters_ = counters; }
   void set_accumulation(int64_t accumulation) { accumulation_ = accumulation; }
 
@@ -31,7 +32,7 @@ class RunPosition {
   int64_t batch() const { return counters_.batch; }
   int64_t samples() const { return counters_.samples; }
   int64_t accumulation() const { return accumulation_; }
-  /// How many steps `batches` of an epoch make.
+  /// Returns how many steps `batches` of an epoch make.
   int64_t steps_of(int64_t batches) const { return base::divide_up(batches, accumulation_); }
 
   void end_batch(int64_t num_samples) {
@@ -43,7 +44,7 @@ class RunPosition {
     ++counters_.epoch;
     counters_.batch = 0;
   }
-  /// The epoch that goes on has other batches now, of which so many are done.
+  /// Sets how many batches of the current epoch are done, after its batches have changed.
   void set_batch(int64_t batch) { counters_.batch = batch; }
 
   void stop(std::string reason) { stop_reason_ = std::move(reason); }

@@ -1,4 +1,4 @@
-/// RunProgress: what is shown of a run on rank 0: a line for each epoch, and the table of all of them.
+/// RunProgress: shows a run on rank 0: a line for each epoch, and a table of all epochs.
 #pragma once
 
 #include <cstdint>
@@ -14,34 +14,33 @@ namespace cohort::train::detail {
 
 class RunProgress {
  public:
-  /// `num_data_ranks`: so many read other samples than each other.
+  /// `num_data_ranks`: the number of ranks that read different samples.
   RunProgress(bool is_enabled, bool is_first_rank, int world_size, int num_data_ranks)
       : is_enabled_(is_enabled && is_first_rank),
         is_first_rank_(is_first_rank),
         world_size_(world_size),
         num_data_ranks_(num_data_ranks) {}
 
-  /// `num_epochs`: 0: not known. `knows_communication`: else the times of it say nothing.
+  /// `num_epochs`: 0 if not known. `knows_communication`: whether communication times are meaningful.
   void begin_run(int64_t num_epochs, bool knows_communication);
-  /// `num_steps`: of the epoch, `first_step` of which were done before; 0: not known.
+  /// `num_steps`: steps of the epoch, including the `first_step` that were done before; 0 if not known.
   void begin_epoch(int64_t epoch, int64_t num_steps, int64_t first_step);
-  /// `step` of the epoch; samples and times since it began here.
+  /// `step` counts within the epoch; samples and times count since the epoch began in this run.
   void update(int64_t step, int64_t samples, const Metrics& metrics, const StepTimes& times);
-  /// The epoch's last line, and its line of the table.
+  /// Writes the epoch's last line, and adds its row to the table.
   void end_epoch(int64_t step, EpochSummary summary);
-  /// "validation": on a terminal a line for it, in the place of the epoch's, whose time stands still. `num_batches`: 0: not
-  /// known.
+  /// Shows a line for "validation", on a terminal, in the place of the epoch's, whose clock stops. `num_batches`: 0 if not known.
   void begin_evaluation(const std::string& phase, int64_t num_batches);
-  /// Of this rank.
+  /// Counts the batches and samples of this rank.
   void update_evaluation(int64_t batch, int64_t samples);
   void end_evaluation();
-  /// What the Trainer says by itself.
+  /// Prints a message of the Trainer.
   void print(std::string_view text);
-  /// What its user says: on rank 0, also where nothing else is shown.
+  /// Prints a message of the user on rank 0, also if progress is off.
   void print_anyway(std::string_view text);
-  /// Also where training has thrown: the line stays as it is.
+  /// Ends the display, also after training has thrown; the line stays as it is.
   void end_run();
-  /// The table of what has ended so far; "" without an epoch.
+  /// Prints the table of the epochs that have ended; nothing without an epoch.
   void print_summary();
   bool is_enabled() const { return is_enabled_; }
 

@@ -34,8 +34,8 @@ using Dict = c10::impl::GenericDict;
 Dict new_dict() { return Dict(c10::StringType::get(), c10::AnyType::get()); }
 Value new_list() { return Value(c10::impl::GenericList(c10::AnyType::get())); }
 
-// Tensors have keys of their own in checkpoints, but which ones a loader keeps depends on where it is. They are numbers and
-// states of generators.
+// Tensors have keys of their own in checkpoints, but which tensors a loader keeps depends on its position. They hold numbers and
+// generator states.
 Value value_of(const at::Tensor& tensor) {
   const auto numbers = tensor.to(at::kLong).contiguous();
   c10::impl::GenericList data(c10::AnyType::get());
@@ -82,7 +82,7 @@ int64_t number_in(const std::map<std::string, std::string>& metadata, const char
   const auto number = found == metadata.end() ? std::nullopt : base::parse_int(found->second);
   TORCH_CHECK_VALUE(number && *number > 0,
                     "[cohort] Trainer: the checkpoint is not one of a Trainer: its manifest has no ", name,
-                    "\n  hint: name another folder, or checkpoint.resume = Resume::kNever");
+                    "\n  hint: name another folder, or set checkpoint.resume = Resume::kNever");
   return *number;
 }
 
@@ -90,14 +90,14 @@ std::string text_of(const Hyperparameter& value) {
   return std::visit([](const auto& each) { return fmt::format("{}", each); }, value);
 }
 
-// Of what belongs to one rank, of those that read other data.
+// The key prefix of what belongs to one rank among those that read different data.
 std::string prefix_of(int rank) { return fmt::format("rank.{}.", rank); }
 constexpr const char* kPrefixInMemory = "own.";
 constexpr const char* kMetadataInMemory = "metadata";
-/// The launcher's name for a job, all its restarts included; no other job has it.
+/// The launcher's name for a job, the same across its restarts and different from other jobs' names.
 constexpr const char* kJobVariable = "COHORT_JOB";
 
-// A number or a list of them.
+// `rates`: a number or a list of numbers.
 Value scaled(const Value& rates, double factor) {
   if (rates.isDouble() || rates.isInt()) return rates.toScalar().toDouble() * factor;
   if (!rates.isList()) return rates;
@@ -106,7 +106,7 @@ Value scaled(const Value& rates, double factor) {
   return result;
 }
 
-// In a scheduler's state, wherever they stand: the rates that it begins from, moves between, and ends at.
+// Scales the rates in a scheduler's state wherever they occur: those that it begins from, moves between, and ends at.
 Value with_scaled_rates(const Value& value, double factor) {
   static const std::set<std::string_view> names{"base_lrs", "max_lrs", "min_lrs", "eta_min", "_last_lr"};
   if (value.isGenericDict()) {
@@ -130,14 +130,15 @@ int64_t batch_size_of(const BatchFeed& feed, int world_size) {
   return options.global_batch_size ? *options.global_batch_size / world_size : options.batch_size;
 }
 
-// "rank.0.rng", "rank.0.rng.1", "rank.0.stage.1.rng", ...: stages of one line read the same, but draw numbers for themselves.
+// "rank.0.rng", "rank.0.rng.1", "rank.0.stage.1.rng", ...: the stages of one pipeline read the same data, but draw their own
+// random numbers.
 std::string RunState::key_of_generator(const std::string& prefix, size_t number) const {
   const int stage = core_.place().stage;
   return prefix + (stage == 0 ? "" : fmt::format("stage.{}.", stage)) +
          (number == 0 ? "rng" : fmt::format("rng.{}", number));
 }
 
-// "rank.0.", "rank.0.part.1.": ranks that share out sequences read the same, but have buffers and random numbers of their own.
+// "rank.0.", "rank.0.part.1.": ranks that shard sequences read the same data, but have their own buffers and random numbers.
 RunState::Prefixes RunState::own_prefixes() const {
   const std::string line = prefix_of(core_.place().data_rank);
   const int part = core_.place().sequence_part;
@@ -163,7 +164,7 @@ void RunState::add_model(ShardedStateDict& state) {
   for (const auto& item : moments) state.insert("optimizer." + item.key(), item.value());
 }
 
-// In the model's part of a state there is one of each. The names are that part's: which stage has a buffer is not in them.
+// The model's part of a state has each buffer once. The names are those in the model; they do not tell which stage has a buffer.
 void RunState::add_own_buffers(ShardedStateDict& state, const std::string& prefix) {
   for (const auto& [name, tensor, is_parameter] : checkpoint::detail::tensors_of(core_.strategy().net())) {
     if (!is_parameter) state.insert(prefix + "buffer." + name, StateValue(tensor));
@@ -179,14 +180,14 @@ void RunState::restore_own_buffers(const ShardedStateDict& state, const std::str
 }
 
 ShardedStateDict RunState::collect() {
-  core_.strategy().synchronise_buffers();  // as the next forward pass would, so that a run that goes on has the same
+  core_.strategy().synchronise_buffers();  // as the next forward pass would; a resumed run then has the same
   ShardedStateDict state;
   add_model(state);
   add_run(state, own_prefixes(), mean_loss_of_line());
   return state;
 }
 
-// Ranks that share out sequences have one place for it. Their losses are means over as many positions. Collective.
+// Ranks that shard sequences save one loss together. Their losses are means over equally many positions. Collective.
 at::Tensor RunState::mean_loss_of_line() const {
   const auto parts = core_.mesh() ? axis_of(*core_.mesh(), "cp") : std::nullopt;
   if (!parts) return loss_;
@@ -281,7 +282,7 @@ void RunState::check_settings(const std::map<std::string, std::string>& metadata
         found == metadata.end() || found->second == text_of(value), "[cohort] Trainer: the checkpoint in \"",
         core_.options().checkpoint.folder, "\" was made with ", name, " = ",
         found == metadata.end() ? "" : found->second, ", but this run has ", text_of(value),
-        "\n  hint: go on with the settings that the run began with, or begin another one in another folder");
+        "\n  hint: resume with the settings that the run began with, or begin a new run in another folder");
   }
 }
 
@@ -297,8 +298,8 @@ void RunState::keep_global_batch(int64_t batch_size, int64_t accumulation) {
   }
   TORCH_CHECK_VALUE(!is_fixed && global % world_size == 0, "[cohort] Trainer: the run had steps of ", global,
                     " samples on ", saved_world_size_, " ranks, which ", world_size, " ranks ",
-                    is_fixed ? "cannot keep, as the loader has a batch sampler" : "cannot share out evenly",
-                    "\n  hint: another number of ranks, or checkpoint.on_new_world_size = "
+                    is_fixed ? "cannot keep, as the loader has a batch sampler" : "cannot divide evenly",
+                    "\n  hint: use another number of ranks, or set checkpoint.on_new_world_size = "
                     "OnNewWorldSize::kScaleLearningRate or kKeepAll");
   const int64_t share = global / world_size;
   int64_t smaller = std::min(own, share);
@@ -338,13 +339,12 @@ void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
     case OnNewWorldSize::kRefuse:
       TORCH_CHECK_VALUE(false, "[cohort] Trainer: the checkpoint was made by ", saved_world_size_,
                         " ranks, but the job has ", world_size,
-                        "\n  hint: checkpoint.on_new_world_size says what else may happen");
+                        "\n  hint: set checkpoint.on_new_world_size to another value");
   }
   if (core_.place().rank != 0) return;
   base::log_warning(
-      fmt::format("Trainer: the checkpoint was made by {} ranks, the job has {}: it goes on with {} batches of {} "
-                  "samples a step on "
-                  "each rank{}, and with other random numbers",
+      fmt::format("Trainer: the checkpoint was made by {} ranks, the job has {}: it continues with {} batches of {} "
+                  "samples per step on each rank{}, and with other random numbers",
                   saved_world_size_, world_size, core_.position().accumulation(), batch_size_of(train_, world_size),
                   rate_factor_ == 1.0 ? "" : fmt::format(", learning rates times {}", rate_factor_)));
 }
@@ -371,7 +371,7 @@ void RunState::restore_loader(const Value& value) {
   if (!is_same_world() && !shares_out_rests(train_)) {
     if (position.batch() > 0 && core_.place().rank == 0) {
       base::log_warning(
-          "Trainer: the loader's own sampler does not know what other ranks have read, so the epoch begins anew");
+          "Trainer: the loader's own sampler does not know what other ranks have read, so the epoch begins again");
     }
     position.set_batch(0);
     return;
@@ -387,7 +387,7 @@ void RunState::restore_schedulers(const Value& value) {
   const auto states = value.toListRef();
   TORCH_CHECK_VALUE(states.size() == task_.schedulers.size(), "[cohort] Trainer: the checkpoint has the state of ",
                     states.size(), " schedulers, but the task has ", task_.schedulers.size(),
-                    "\n  hint: go on with the task that the run began with");
+                    "\n  hint: resume with the task that the run began with");
   for (size_t i = 0; i < states.size(); ++i) {
     const auto& schedule = task_.schedulers[i];
     if (!schedule.load_state_dict || states[i].isNone()) continue;
@@ -399,7 +399,7 @@ void RunState::scale_rates() {
   if (rate_factor_ == 1.0) return;
   auto& groups = core_.optimizer().param_groups();
   for (auto& group : groups) group.options().set_lr(group.options().get_lr() * rate_factor_);
-  const auto notes = checkpoint::detail::SchedulerNotes::find(core_.optimizer());  // what OneCycleLR and SWALR go by
+  const auto notes = checkpoint::detail::SchedulerNotes::find(core_.optimizer());  // read by OneCycleLR and SWALR
   for (size_t i = 0; notes && i < groups.size(); ++i) {
     for (const char* name : {"initial_lr", "max_lr", "min_lr", "swa_lr"}) {
       if (const auto rate = notes->get(i, name)) notes->set(i, name, *rate * rate_factor_);

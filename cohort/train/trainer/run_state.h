@@ -1,12 +1,14 @@
-/// RunState: what a checkpoint of a Trainer's run has, and how a run goes on from it.
+/// RunState: the content of a checkpoint of a Trainer's run, and how a run resumes from it.
 ///
-/// Keys: "model.<name>", "optimizer.<key>" (distributed_state.h); the plain values "trainer", "schedulers", "scaler" and
-/// "callbacks"; of each rank "rank.<rank>.rng", its random numbers, "rank.<rank>.rng.1" and so on, those of its accelerators,
-/// "rank.<rank>.stage.1.rng" and so on those of a pipeline's other stages, "rank.<rank>.loader", its place in the data,
-/// "rank.<rank>.loss", its losses of this epoch, and "rank.<rank>.buffer.<name>" where ranks have buffers of their own. Of ranks
-/// that share out sequences, which are one in this, the others' random numbers and buffers begin with "rank.<rank>.part.1." and
-/// so on. States in memory have those of checkpoint::snapshot_state instead of the first two, "own." instead of "rank.<rank>.",
-/// and "metadata".
+/// Keys: "model.<name>" and "optimizer.<key>" (distributed_state.h); the plain values "trainer", "schedulers", "scaler" and
+/// "callbacks"; and for each rank:
+/// "rank.<rank>.rng": its CPU random numbers; "rank.<rank>.rng.1" and so on: those of its accelerators;
+/// "rank.<rank>.stage.1.rng" and so on: those of the other stages of its pipeline;
+/// "rank.<rank>.loader": its position in the data; "rank.<rank>.loss": its losses of this epoch;
+/// "rank.<rank>.buffer.<name>", if ranks have buffers of their own.
+/// Ranks that shard sequences count as one rank here; the random numbers and buffers of the others begin with
+/// "rank.<rank>.part.1." and so on. Memory snapshots have the keys of checkpoint::snapshot_state instead of the first two, "own."
+/// instead of "rank.<rank>.", and "metadata".
 #pragma once
 
 #include <map>
@@ -21,37 +23,37 @@ namespace cohort::train::detail {
 
 class RunState {
  public:
-  /// `loss`: [2] float64, sum of losses and number of samples, of this rank in this epoch.
+  /// `loss`: [2] float64, the sum of losses and the number of samples of this rank in this epoch.
   RunState(TrainerCore& core, ErasedTask& task, BatchFeed& train, at::Tensor loss)
       : core_(core), task_(task), train_(train), loss_(std::move(loss)) {}
 
-  /// Collective. Tensors share memory with what trains.
+  /// Collective. The tensors share memory with the model and optimizer.
   checkpoint::ShardedStateDict collect();
-  /// What stands in the manifest.
+  /// The metadata in the manifest.
   std::map<std::string, std::string> metadata() const;
-  /// Whether a checkpoint with this was made by the job of this process, before the launcher restarted it.
+  /// Whether a checkpoint with this metadata was made by this process's job, before the launcher restarted it.
   static bool is_of_this_job(const std::map<std::string, std::string>& metadata);
 
-  /// For states in memory. This must outlive it.
+  /// Returns the state for memory snapshots. This RunState must outlive it.
   checkpoint::SnapshotState in_memory();
 
-  /// Brings accumulation, batch size or learning rate into line with another world size, as the options say, before anything is
-  /// loaded. Throws c10::ValueError where that cannot be, or where other settings were given (CheckpointOptions::settings).
+  /// Adapts gradient accumulation, batch size or learning rate to another world size, as the options say, before anything is
+  /// loaded. Throws c10::ValueError if that is impossible, or if the settings differ (CheckpointOptions::settings).
   void fit_to(const std::map<std::string, std::string>& metadata);
-  /// After `state` was filled from a checkpoint. Collective.
+  /// Call it after `state` was filled from a checkpoint. Collective.
   void restore(checkpoint::ShardedStateDict& state);
-  /// The state to be filled.
+  /// Returns the state that a checkpoint fills.
   checkpoint::ShardedStateDict expected();
-  /// Random numbers, once the epoch has begun that goes on: beginning draws some.
+  /// Restores random numbers. Call it once the resumed epoch has begun, as beginning it draws some.
   void restore_random_numbers();
-  /// The rate's factor where OnNewWorldSize::kScaleLearningRate asks for one.
+  /// The factor of learning rates, if OnNewWorldSize::kScaleLearningRate asks for one, else 1.
   double rate_factor() const { return rate_factor_; }
 
  private:
   bool is_same_world() const { return saved_world_size_ == core_.place().num_data_ranks; }
   bool has_own_parts() const { return is_same_world() && saved_sequence_parts_ == core_.place().num_sequence_parts; }
   bool has_own_numbers() const { return has_own_parts() && saved_stages_ == core_.place().num_stages; }
-  /// Of keys: `line` of what ranks have alike that read the same.
+  /// Prefixes of keys; `line`: for what is the same on all ranks that read the same data.
   struct Prefixes {
     std::string line;
     std::string part;
@@ -82,14 +84,14 @@ class RunState {
   int64_t saved_sequence_parts_ = 1;
   int64_t saved_samples_ = 0;  ///< of a batch of all ranks
   bool saved_own_buffers_ = false;
-  /// From the CPU's on; the CPU's alone where there are other accelerators now.
+  /// Counted from the CPU's; only the CPU's if there are other accelerators now.
   size_t num_saved_generators_ = 1;
   double rate_factor_ = 1.0;
-  /// Of generators() from the first on, until they are restored.
+  /// States of generators(), from the first on, until they are restored.
   std::vector<at::Tensor> random_numbers_;
 };
 
-/// Samples in a batch of one rank. Throws c10::ValueError where the loader forms batches in a way of its own.
+/// Returns the number of samples in a batch of one rank. Throws c10::ValueError if the loader has a batch sampler.
 int64_t batch_size_of(const BatchFeed& feed, int world_size);
 
 }  // namespace cohort::train::detail

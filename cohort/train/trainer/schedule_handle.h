@@ -3,10 +3,10 @@
 ///     torch::optim::StepLR decay(optimizer, 30);
 ///     std::vector<cohort::train::Schedule> schedulers = {cohort::train::every_epoch(decay)};
 ///     ... = {every_step(one_cycle)};                                 // after each step of the optimizer
-///     ... = {every_epoch(plateau, {.monitor = "validation/loss"})};  // whose step() takes a number
+///     ... = {every_epoch(plateau, {.monitor = "validation/loss"})};  // its step() takes a number
 ///
-/// The scheduler must outlive the Schedule. What a scheduler keeps goes into checkpoints if it has state_dict() and
-/// load_state_dict(), or is one of LibTorch's.
+/// The scheduler must outlive the Schedule. Checkpoints keep the scheduler's state if it has state_dict() and load_state_dict(),
+/// or is one of LibTorch's.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -27,9 +27,9 @@ class ReduceLROnPlateauScheduler;
 namespace cohort::train {
 
 struct ScheduleOptions {
-  /// Steps once in so many steps or epochs.
+  /// Steps once in this many steps or epochs.
   int64_t frequency = 1;
-  /// The number that the scheduler's step() takes: "validation/loss", "validation/accuracy", "train/loss". Where it has not been
+  /// The number that the scheduler's step() takes: "validation/loss", "validation/accuracy", "train/loss". If it has not been
   /// computed since the last step, the scheduler waits.
   std::string monitor = "validation/loss";
 };
@@ -40,7 +40,7 @@ struct Schedule {
   ScheduleOptions options = {};
   bool takes_metric = false;
   std::function<void(double metric)> step;
-  /// Null: it keeps nothing.
+  /// If null, the scheduler has no state.
   std::function<c10::IValue(const torch::optim::Optimizer& optimizer)> state_dict = {};
   std::function<void(const c10::IValue& state)> load_state_dict = {};
 };

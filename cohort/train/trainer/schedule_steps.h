@@ -1,4 +1,4 @@
-/// ScheduleSteps: when the schedulers of a task step.
+/// ScheduleSteps: steps the schedulers of a task when they are due.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ class ScheduleSteps {
   /// Both must outlive this.
   ScheduleSteps(TrainerCore& core, const std::vector<Schedule>& schedules);
 
-  /// After a step of the optimizer, or at the end of an epoch, which counts as done. A scheduler whose number has not been set
-  /// since its last step waits.
+  /// Call it after a step of the optimizer, or at the end of an epoch, which counts as done. A scheduler waits if its number has
+  /// not been set since its last step.
   void after(Schedule::Interval interval);
-  /// The numbers that schedulers take.
+  /// The names of the numbers that schedulers take.
   std::vector<std::string> monitors() const;
 
  private:

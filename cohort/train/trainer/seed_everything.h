@@ -1,4 +1,4 @@
-/// seed_everything: LibTorch's random numbers from here on, on the CPU and on all accelerators.
+/// seed_everything: seeds LibTorch's generators on the CPU and on all accelerators.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace cohort::train {
 
-/// The same on all ranks before models are made: with "fsdp" each rank's shards begin with its own values. TrainerOptions::seed
-/// seeds each rank with its own number, seed + rank, when the Trainer is constructed. Returns `seed`.
-/// Throws c10::ValueError for a negative number.
+/// Call it with the same seed on all ranks before models are made: with "fsdp" each rank's shards begin with its own values.
+/// TrainerOptions::seed seeds each rank with its own number, seed + rank, when the Trainer is constructed. Returns `seed`. Throws
+/// c10::ValueError for a negative number.
 COHORT_API int64_t seed_everything(int64_t seed);
 
 }  // namespace cohort::train

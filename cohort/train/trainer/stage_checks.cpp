@@ -13,7 +13,7 @@
 namespace cohort::train::detail {
 namespace {
 
-// What is trained of the module is in wrappers that sum up gradients.
+// Whether all trained parameters are in wrappers that reduce gradients.
 bool is_wrapped(const torch::nn::Module& module) {
   if (dynamic_cast<const fsdp::ShardedModule*>(&module) || dynamic_cast<const ddp::Replicated*>(&module)) return true;
   const auto own = module.parameters(/*recurse=*/false);
@@ -24,7 +24,7 @@ bool is_wrapped(const torch::nn::Module& module) {
   return std::all_of(children.begin(), children.end(), [](const auto& child) { return is_wrapped(*child); });
 }
 
-// Whether training takes all of the epoch's batches.
+// Whether training takes all batches of the epoch.
 bool ends_epoch(const TrainerCore& core, const BatchFeed& feed, int64_t num_batches) {
   const int64_t before = core.position().batch();
   if (num_batches < *feed.num_batches() + (shares_out_rests(feed) ? before : 0)) return false;
@@ -32,7 +32,7 @@ bool ends_epoch(const TrainerCore& core, const BatchFeed& feed, int64_t num_batc
   return core.options().max_steps == 0 || num_steps * core.position().accumulation() >= num_batches - before;
 }
 
-// Rows of the last batch, if it is smaller than others, else 0.
+// Returns the number of rows of the last batch if it is smaller than the others, else 0.
 int64_t rows_left_over(const TrainerCore& core, const BatchFeed& feed) {
   const auto& options = feed.options();
   if (options.drop_last || options.batch_sampler) return 0;
@@ -46,17 +46,16 @@ int64_t rows_left_over(const TrainerCore& core, const BatchFeed& feed) {
 
 void check_gradients_are_averaged(const TrainerCore& core, const torch::nn::Module& stage) {
   if (core.place().num_stages == 1 || !core.options().strategy.fsdp.mesh || is_wrapped(stage)) return;
-  TORCH_CHECK_VALUE(
-      false,
-      "[cohort] Trainer: other ranks have this stage, too, with other data, but nothing averages its "
-      "gradients with theirs\n  hint: fully_shard(stage, {.mesh = trainer.options().strategy.fsdp.mesh}), before "
-      "its optimizer and its pipeline are made");
+  TORCH_CHECK_VALUE(false,
+                    "[cohort] Trainer: other ranks have this stage, too, with other data, but nothing averages its "
+                    "gradients with theirs\n  hint: call fully_shard(stage, {.mesh = "
+                    "trainer.options().strategy.fsdp.mesh}) before its optimizer and its pipeline are made");
 }
 
 void check_can_evaluate(const ErasedTask& task) {
   TORCH_CHECK_VALUE(task.evaluate || !task.pipeline,
                     "[cohort] Trainer: a task with a pipeline needs evaluate(net, batch) to be evaluated, as step(net, "
-                    "batch) runs backward, too\n  hint: pipeline_evaluation (pipeline_step.h)");
+                    "batch) runs backward, too\n  hint: use pipeline_evaluation (pipeline_step.h)");
 }
 
 void check_last_batch(const TrainerCore& core, const PipelineSchedule& pipeline, const BatchFeed& feed,
@@ -65,7 +64,7 @@ void check_last_batch(const TrainerCore& core, const PipelineSchedule& pipeline,
   const int64_t own = comes ? rows_left_over(core, feed) : 0;
   const int64_t num_rows = core.largest({own}).front();
   if (num_rows == 0) return;
-  constexpr const char* kHint = "\n  hint: .drop_last = true leaves it out (DataLoaderOptions)";
+  constexpr const char* kHint = "\n  hint: set .drop_last = true (DataLoaderOptions) to leave it out";
   TORCH_CHECK_VALUE(num_rows >= pipeline.num_microbatches(), "[cohort] Trainer: the last batch of an epoch has ",
                     num_rows, " samples, which do not make ", pipeline.num_microbatches(), " microbatches", kHint);
   TORCH_CHECK_VALUE(pipeline.has_dynamic_shapes(), "[cohort] Trainer: the last batch of an epoch has ", num_rows,

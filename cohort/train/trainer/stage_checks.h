@@ -1,4 +1,4 @@
-/// What is looked at before a model in stages is trained, for errors that would show late, or never.
+/// Checks before a model in stages is trained, for errors that would show late or never.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace cohort::train::detail {
 
-/// Throws c10::ValueError for a stage that ranks with other data have, too, without anything that averages its gradients.
+/// Throws c10::ValueError if other ranks have the same stage with other data, and nothing averages its gradients.
 void check_gradients_are_averaged(const TrainerCore& core, const torch::nn::Module& stage);
 
-/// Throws c10::ValueError for a task with a pipeline that has `step` alone.
+/// Throws c10::ValueError for a task with a pipeline that has only `step`.
 void check_can_evaluate(const ErasedTask& task);
 
-/// Throws c10::ValueError where the epoch that begins, of `num_batches`, ends with a batch that the pipeline cannot take, as it
-/// is smaller than those before. Collective.
+/// Throws c10::ValueError if the epoch that begins, of `num_batches`, ends with a smaller batch that the pipeline cannot take.
+/// Collective.
 void check_last_batch(const TrainerCore& core, const PipelineSchedule& pipeline, const BatchFeed& feed,
                       int64_t num_batches);
 

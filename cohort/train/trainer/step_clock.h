@@ -1,6 +1,6 @@
-/// StepClock: where the time of training goes. Reading a clock is all that it costs.
+/// StepClock: measures where the time of training goes. Its only cost is reading a clock.
 ///
-/// On accelerators these are the host's times: of what it puts into streams, not of what runs there. Thread-safety: none.
+/// With accelerators it measures the host's time, which it takes to fill the streams, not the device's. Thread-safety: none.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct StepTimes {
     for (const auto part : parts) sum += part;
     return sum;
   }
-  /// 0 to 1; 0 where there is no time.
+  /// Between 0 and 1; 0 if no time has passed.
   double share(StepPart part) const {
     return total().count() == 0 ? 0.0
                                 : static_cast<double>((*this)[part].count()) / static_cast<double>(total().count());
@@ -47,13 +47,13 @@ class StepClock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// What has passed since the last call belongs to `part`.
+  /// Adds the time since the last call to `part`.
   void lap(StepPart part) {
     const auto now = Clock::now();
     times_[part] += now - last_;
     last_ = now;
   }
-  /// Of backward's time `waited` was communication.
+  /// Counts `waited` of backward's time as communication.
   void move_to_communication(std::chrono::nanoseconds waited) {
     waited = std::clamp(waited, std::chrono::nanoseconds(0), times_[StepPart::kBackward]);
     times_[StepPart::kBackward] -= waited;

@@ -64,7 +64,7 @@ class ReplicatedStrategy final : public Strategy {
   }
 
  private:
-  // Where it throws, a pass without exchange is over all the same: this rank goes on as those do where it did not.
+  // If `body` throws, a pass without exchange is over all the same: this rank continues like ranks on which it did not throw.
   std::vector<at::Tensor> outputs_of(const Body& body) {
     try {
       return body();
@@ -86,7 +86,7 @@ std::vector<std::pair<std::string, at::Tensor>> named_shards_of(const fsdp::Shar
   return result;
 }
 
-// As fsdp::detail::ShardedNet, without the type of the module.
+// Like fsdp::detail::ShardedNet, without the type of the module.
 class ShardedWrapper final : public parallel::WrapperBase<Module>, public fsdp::ShardedModule {
  public:
   ShardedWrapper(std::shared_ptr<Module> net, const fsdp::Options& options)
@@ -128,7 +128,7 @@ class ShardedStrategy final : public Strategy {
       no_sync_.emplace(*wrapper_);
     }
   }
-  // Those of passes without a sum lie with the whole parameters, of which the optimizer knows nothing.
+  // Gradients of passes without a reduction are in the full parameters, which the optimizer does not have.
   void drop_gradients() override {
     wrapper_->reset_iter_state();
     Strategy::drop_gradients();
@@ -148,10 +148,10 @@ void ShardedStrategy::adopt(torch::optim::Optimizer& optimizer) const {
     for (auto& parameter : group.params()) {
       const auto found = shards.find(parameter.unsafeGetTensorImpl());
       if (found == shards.end()) continue;
-      TORCH_CHECK_VALUE(optimizer.state().empty(),
-                        "[cohort] Trainer: the optimizer has made steps with whole parameters, so it cannot go on with "
-                        "the shards that strategy \"fsdp\" makes of them\n"
-                        "  hint: construct it anew before fit");
+      TORCH_CHECK_VALUE(
+          optimizer.state().empty(),
+          "[cohort] Trainer: the optimizer has made steps with full parameters, so it cannot continue with the shards "
+          "that strategy \"fsdp\" makes of them\n  hint: construct a new optimizer before fit");
       parameter = found->second;
     }
   }
@@ -163,13 +163,13 @@ class SingleStrategy final : public Strategy {
   std::optional<std::chrono::nanoseconds> communication_time() const override { return std::chrono::nanoseconds(0); }
 };
 
-// The module itself, each of a rank's stages, or parts of them.
+// Finds the module itself, each of a rank's stages, or their parts.
 void add_outermost_sharded(Module& net, std::vector<fsdp::ShardedModule*>& found) {
   if (auto* const sharded = dynamic_cast<fsdp::ShardedModule*>(&net)) return found.push_back(sharded);
   for (const auto& child : net.children()) add_outermost_sharded(*child, found);
 }
 
-// It is the program that has shared the model out: there are no copies of it, or it is a stage, around which a pipeline stands.
+// The program has partitioned the model: there are no copies of it, or it is a stage of a pipeline.
 class SharedOutStrategy final : public Strategy {
  public:
   explicit SharedOutStrategy(const std::shared_ptr<Module>& net) : Strategy(net) {
@@ -187,7 +187,7 @@ class SharedOutStrategy final : public Strategy {
   std::vector<fsdp::ShardedModule*> sharded_;
 };
 
-// By the whole model's names, as shards where they have been sharded.
+// Names are those of the unsharded model; parameters are shards if they have been sharded.
 std::vector<std::pair<std::string, at::Tensor>> SharedOutStrategy::named_parameters() const {
   std::unordered_map<const void*, at::Tensor> shards;
   for (const auto& parameter : fsdp::sharded_parameters(net())) {
@@ -251,7 +251,7 @@ std::vector<at::Tensor> Strategy::parameters() const {
   return result;
 }
 
-// What it has kept of steps elsewhere goes where the parameters have gone.
+// Moves the optimizer's state of earlier steps to the devices of the parameters.
 void Strategy::adopt(torch::optim::Optimizer& optimizer) const {
   const auto* const kind = optim::find_optimizer_kind(optimizer);
   if (!kind) return;
@@ -300,8 +300,7 @@ void adopt_optimizer(const Strategy& strategy, torch::optim::Optimizer& optimize
   TORCH_CHECK_VALUE(
       num_foreign == 0, "[cohort] ", user, ": none of the optimizer's ", num_foreign,
       " parameters is one of the model's, so it would train nothing\n"
-      "  hint: build the optimizer on the parameters of the model that is trained, net->parameters(), once "
-      "it has all of them");
+      "  hint: construct the optimizer with net->parameters() of the trained model, when it has all its parameters");
 }
 
 std::unique_ptr<Strategy> make_strategy(std::shared_ptr<Module> net, const StrategyOptions& options,
@@ -313,7 +312,7 @@ std::unique_ptr<Strategy> make_strategy(std::shared_ptr<Module> net, const Strat
   }
   net->to(place.device);
   if (place.strategy == StrategyKind::kDdp) return std::make_unique<ReplicatedStrategy>(net, options.ddp);
-  // On a mesh ranks with parts of the same sequences share parameters out, too, though they read the same data.
+  // On a mesh, ranks with shards of the same sequences shard parameters, too, though they read the same data.
   const bool has_copies = options.fsdp.mesh || place.num_data_ranks > 1 || place.world_size == 1;
   const bool is_shared_out = !has_copies || place.num_stages > 1;
   if (place.strategy == StrategyKind::kFsdp && is_shared_out) return std::make_unique<SharedOutStrategy>(net);

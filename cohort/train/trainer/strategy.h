@@ -1,5 +1,5 @@
-/// Strategy: how the ranks, or devices, share the training of a model, whatever the type of the model: what a Trainer and an
-/// Accelerator (accelerator.h) put around it.
+/// Strategy: how ranks or devices share the training of a model of any type. A Trainer and an Accelerator (accelerator.h) put one
+/// around the model.
 ///
 /// Collective: make_strategy, and with "fsdp" run(). Thread-safety: as torch::nn::Module.
 #pragma once
@@ -39,44 +39,45 @@ class COHORT_API Strategy {
 
   /// The user's module.
   torch::nn::Module& net() const { return *net_; }
-  /// What state dicts are made of: it knows which parameters are in shards.
+  /// The module for state dicts, which knows which parameters are sharded.
   virtual torch::nn::Module& module() const { return *net_; }
-  /// What the optimizer has; names as the user's module has them.
+  /// The parameters that the optimizer has, with the names of the user's module.
   virtual std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
   std::vector<at::Tensor> parameters() const;
-  /// An optimizer of the user's module becomes one of parameters(), and what it has kept goes to their device. Throws
-  /// c10::ValueError for one that has made steps already, where parameters() are others.
+  /// Makes an optimizer of the user's module one of parameters(), and moves its state to their device. Throws c10::ValueError if
+  /// it has made steps already and parameters() differ from the module's.
   virtual void adopt(torch::optim::Optimizer& optimizer) const;
 
-  /// Calls `body`, which runs the module and returns what backward begins with. `inputs`: tensors that the module will get; with
-  /// "fsdp" they may be replaced.
+  /// Calls `body`, which runs the module and returns the tensors that backward begins with. `inputs`: the module's input tensors;
+  /// "fsdp" may replace them.
   virtual void run(std::vector<at::Tensor>& inputs, const std::function<std::vector<at::Tensor>()>& body);
-  /// The module's output. With "data_parallel" `forward` runs on replicas.
+  /// Returns the module's output. With "data_parallel" `forward` runs on replicas.
   virtual at::Tensor forward(const at::Tensor& input, const Forward& forward);
-  /// False: only forward() works, as the model is not one module.
+  /// If false, only forward() works, as the model is not one module.
   virtual bool runs_whole_steps() const { return true; }
-  /// What floating-point outputs of the model are made; nothing: they stay as they are. forward() does it itself.
+  /// The dtype to which floating-point outputs are converted; forward() does it itself. If absent, they keep theirs.
   virtual std::optional<at::ScalarType> output_dtype() const { return std::nullopt; }
-  /// True: evaluation, too, is collective, so ranks must make equally many forward passes.
+  /// Whether evaluation is collective, too, so that ranks must make the same number of forward passes.
   virtual bool evaluates_together() const { return false; }
 
-  /// False: gradients stay where they are, and add up.
+  /// If false, backward does not reduce gradients, which add up.
   virtual void set_synchronises_gradients(bool) {}
-  /// Lets go of gradients that are no step's, also those that wait to be summed up over the ranks.
+  /// Drops gradients that belong to no step, also those that have not been reduced over the ranks yet.
   virtual void drop_gradients();
-  /// Where the next forward pass of training begins with rank 0's buffers, such as means of batch norm, all ranks have them at
-  /// once. Collective.
+  /// Sends rank 0's buffers, such as the means of batch norm, to all ranks at once if the next forward pass of training would do
+  /// so. Collective.
   virtual void synchronise_buffers() {}
-  /// True: buffers are each rank's own, and stay so.
+  /// Whether each rank has and keeps its own buffers.
   virtual bool has_own_buffers() const { return false; }
-  /// For how long steps so far have waited for other ranks, backward not counted; nothing: not known.
+  /// How long all steps so far have waited for other ranks, without backward. If absent, it is not known.
   virtual std::optional<std::chrono::nanoseconds> communication_time() const { return std::nullopt; }
 
  private:
   std::shared_ptr<torch::nn::Module> net_;
 };
 
-/// strategy.adopt(). Throws c10::ValueError for an optimizer that has none of the model's parameters. `user`: whom it names.
+/// Calls strategy.adopt(). Throws c10::ValueError if the optimizer has none of the model's parameters. `user`: named in the
+/// error.
 void adopt_optimizer(const Strategy& strategy, torch::optim::Optimizer& optimizer, const char* user);
 
 /// Moves the module to its device and puts the strategy around it.

@@ -1,4 +1,4 @@
-/// A task: what a Trainer trains. Any struct of the user's own with some of these members, or Task below:
+/// A task: the model, loss and optimizer that a Trainer trains. Any struct with some of these members is a task, or Task below:
 ///
 ///     struct Classify {
 ///       cohort::models::ResNet model = cohort::models::resnet18({.num_classes = 10});
@@ -9,16 +9,16 @@
 /// | member | what it is |
 /// | `model` | a module: its holder, such as torch::nn::Linear, or a std::shared_ptr of it |
 /// | `optimizer` | a torch::optim::Optimizer, or a pointer to one; only fit() needs it |
-/// | `loss(output, target)` | a tensor of one element, from model(input); batches are pairs, tuples, structs (input, target) |
+/// | `loss(output, target)` | a tensor of one element; batches are pairs, tuples or structs (input, target) |
 /// | `step(net, batch)` | instead of `loss`: forward and loss of any batch; a tensor of one element, or a StepOutput |
-/// | `evaluate(net, batch)` | as `step`, where evaluation is something else than training, as it is with a `pipeline` |
+/// | `evaluate(net, batch)` | as `step`, if evaluation differs from training, as with a `pipeline` |
 /// | `predict(net, batch)` | for Trainer::predict; default: model(input), but not where the model is a stage |
 /// | `schedulers` | a std::vector<Schedule> |
-/// | `pipeline` | where the model is a stage: points to the PipelineSchedule that `step` and `evaluate` run (pipeline_step.h) |
+/// | `pipeline` | if the model is a stage: a pointer to the PipelineSchedule that `step` and `evaluate` run (pipeline_step.h) |
 /// | `metrics` | a std::vector<TaskMetric>, over StepOutput's output and target |
 ///
-/// `net` is the module itself; the Trainer runs `step` under its strategy, so it must not be wrapped or called elsewhere.
-/// Thread-safety: none, but that with data_parallel several replicas of the model run at once.
+/// `net` is the module itself. The Trainer runs `step` under its strategy, so `net` must not be wrapped or called elsewhere.
+/// Thread-safety: none; with data_parallel several replicas of the model run at once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -51,11 +51,11 @@ namespace cohort::train {
 
 struct StepOutput {
   at::Tensor loss;         ///< one element, the mean over the batch
-  at::Tensor output = {};  ///< what metrics are computed from; undefined: none are
+  at::Tensor output = {};  ///< the metrics' input; if undefined, none are computed
   at::Tensor target = {};
 };
 
-/// The common case as a struct of functions.
+/// A task with functions as members, for the common case.
 template <class Model>
 struct Task {
   Model model;
@@ -74,9 +74,9 @@ struct ErasedTask {
   torch::optim::Optimizer* optimizer = nullptr;
   std::vector<Schedule> schedulers;
   std::vector<TaskMetric> metrics;
-  PipelineSchedule* pipeline = nullptr;  ///< null: `step` leaves backward to the Trainer
+  PipelineSchedule* pipeline = nullptr;  ///< if null, the Trainer runs backward after `step`
 
-  /// Either these three, or `step` and `evaluate`, which may be null where there is a pipeline. `predict` may be null.
+  /// A task has either these three, or `step` and `evaluate`; with a pipeline `evaluate` may be null. `predict` may be null.
   std::function<at::Tensor(void* batch)> input_of;
   std::function<at::Tensor(Net& net, const at::Tensor& input)> forward;
   std::function<StepOutput(const at::Tensor& output, void* batch)> loss_of;
@@ -96,7 +96,7 @@ auto module_of(const Model& model) {
 template <class T>
 using NetOf = typename std::remove_cvref_t<decltype(module_of(std::declval<T&>().model))>::element_type;
 
-// The optimizer itself, or what points to it.
+// `member`: the optimizer itself, or a pointer to it.
 template <class Member>
 torch::optim::Optimizer* optimizer_of(Member& member) {
   if constexpr (std::is_pointer_v<Member>) {
@@ -108,7 +108,7 @@ torch::optim::Optimizer* optimizer_of(Member& member) {
   }
 }
 
-// The first and the second part of a batch.
+// Returns the first or the second part of a batch.
 template <size_t kPart, class Batch>
 at::Tensor part_of_batch(Batch& batch) {
   if constexpr (requires { std::get<kPart>(batch); }) {
@@ -133,7 +133,7 @@ inline StepOutput as_step_output(at::Tensor loss) { return {std::move(loss)}; }
 
 COHORT_API void refuse_missing_loss();
 
-// In parts: a task whose model takes the first part of a batch.
+// Erases a task whose model takes the first part of a batch.
 template <class T, class Batch>
 void erase_parts(T& task, ErasedTask& erased) {
   using Net = NetOf<T>;
@@ -192,7 +192,7 @@ ErasedTask erase(T& task) {
                          net.forward(part_of_batch<0>(batch));
                          task.step(net, batch);
                        }) {
-    if (erased.pipeline) return erased;  // a stage's output is no prediction
+    if (erased.pipeline) return erased;  // a stage's output is not a prediction
     erased.predict = [](torch::nn::Module& net, void* batch) -> at::Tensor {
       return dynamic_cast<Net&>(net).forward(part_of_batch<0>(*static_cast<Batch*>(batch)));
     };

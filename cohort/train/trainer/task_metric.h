@@ -1,11 +1,11 @@
-/// TaskMetric: a metric of a task, by a name. One of train/metrics, or any object with these members:
+/// TaskMetric: a metric of a task with a name: one of train/metrics, or any object with these members:
 ///
-///     void update(const at::Tensor& output, const at::Tensor& target);   // of each batch, on the rank that has it
+///     void update(const at::Tensor& output, const at::Tensor& target);   // called for each batch, on the rank that has it
 ///     void reset();
-///     at::Tensor sums();                                // what it has added up, [numbers]
-///     double value(const std::vector<double>& sums);    // what the sums over all ranks say
+///     at::Tensor sums();                                // its running sums, one-dimensional
+///     double value(const std::vector<double>& sums);    // the metric, from the sums over all ranks
 ///
-/// or, instead of the last two, `double compute()`, which is called on all ranks together, so it may be collective.
+/// or, instead of the last two, `double compute()`, which all ranks call together, so it may be collective.
 ///
 ///     std::vector<cohort::train::TaskMetric> metrics = {{"accuracy", cohort::train::Accuracy()}};
 ///
@@ -23,7 +23,7 @@
 namespace cohort::train {
 
 struct TaskMetric {
-  /// Keeps a copy of `metric`. A std::shared_ptr is kept as it is.
+  /// Keeps a copy of `metric`, or the std::shared_ptr itself.
   template <class Metric>
   TaskMetric(std::string metric_name, Metric metric) : name(std::move(metric_name)) {
     const auto kept = shared(std::move(metric));
@@ -43,7 +43,7 @@ struct TaskMetric {
   std::string name;
   std::function<void(const at::Tensor& output, const at::Tensor& target)> update;
   std::function<void()> reset;
-  /// These two, or `compute`.
+  /// A metric has these two, or `compute`.
   std::function<at::Tensor()> sums = {};
   std::function<double(const std::vector<double>& sums)> value = {};
   std::function<double()> compute = {};

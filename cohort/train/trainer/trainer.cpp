@@ -13,7 +13,7 @@ Trainer::Trainer(TrainerOptions options) : core_(std::make_unique<detail::Traine
 Trainer::~Trainer() = default;
 
 FitResult Trainer::run_fit(detail::ErasedTask& task, BatchFeed& train, BatchFeed* validation) {
-  const detail::TorchWarnings warnings;  // on every rank: rank 0 may rewrite a line on their terminal
+  const detail::TorchWarnings warnings;  // on every rank, as they share rank 0's terminal
   return detail::FitLoop(*core_, task, train, validation).run();
 }
 

@@ -1,4 +1,4 @@
-/// Trainer: the whole of training, for a task (task.h) and its data, by options, on one device or many.
+/// Trainer: trains a task (task.h) on its data, on one device or many. Options say how.
 ///
 ///     cohort::models::ResNet net = cohort::models::resnet18({.num_classes = 10});
 ///     cohort::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
@@ -8,9 +8,9 @@
 ///     trainer.fit(task, train_loader, validation_loader);
 ///     const cohort::train::Metrics result = trainer.test(task, test_loader);
 ///
-/// The same program runs alone, under `cohort run` and under SLURM: the Trainer joins the job, puts the strategy around the
-/// model, gives each rank its part of the data, accumulates, clips, steps, evaluates, saves, and goes on where a run was broken
-/// off, with the same bits as one that was not. What it does can be done by hand with the same parts: docs/guide/trainer.md.
+/// The same program runs alone, under `cohort run` and under SLURM. The Trainer joins the job, puts the strategy around the
+/// model, shards the data among ranks, accumulates gradients, clips them, steps, evaluates and saves. It resumes an interrupted
+/// run with the same bits as an uninterrupted one. docs/guide/trainer.md does the same by hand with the same parts.
 ///
 /// Loaders are data::DataLoader. Collective: every rank makes the same calls. Thread-safety: none.
 #pragma once
@@ -38,31 +38,31 @@ class TrainerCore;
 }
 
 struct FitResult {
-  int64_t epochs = 0;  ///< that are done, those before a resume included
-  int64_t steps = 0;   ///< of the optimizer, as above
-  /// Why it ended: "max_epochs", "max_steps", "max_time", "signal", or what stop() was given.
+  int64_t epochs = 0;  ///< completed, including those before a resume
+  int64_t steps = 0;   ///< of the optimizer, including those before a resume
+  /// Why the run ended: "max_epochs", "max_steps", "max_time", "signal", or the argument of stop().
   std::string reason = {};
-  /// The newest of each: "train/loss", "validation/loss", "validation/accuracy", ...
+  /// The newest values: "train/loss", "validation/loss", "validation/accuracy", ...
   Metrics metrics = {};
-  /// Of this rank, in this call.
+  /// The times of this rank in this call.
   StepTimes times = {};
   double samples_per_second = 0.0;  ///< of all ranks together, while training
 };
 
 class COHORT_API Trainer {
  public:
-  /// Joins the default group if the strategy needs one and there is none; it ends with the process then. Throws c10::ValueError
-  /// for options that contradict each other, or the launcher.
+  /// Joins the default group, if the strategy needs a group and none exists; this group ends with the process. Throws
+  /// c10::ValueError if options contradict each other or the launcher.
   explicit Trainer(TrainerOptions options = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Trains. `validation` is a loader of the same kind of batches. The task must have an optimizer.
-  /// Throws what the task, the data and callbacks throw, c10::Error for a loss that is not finite (finite_check), and
-  /// c10::ValueError where ranks have different numbers of batches, and at the end of the first epoch with a validation for a
-  /// monitor, of the best checkpoints or of a scheduler, by whose name there is no number.
-  /// A model in evaluation mode goes into training mode; of one in training mode parts in evaluation mode stay so.
+  /// Trains. `validation` is a loader of the same kind of batches. The task must have an optimizer. Throws what the task, the
+  /// data and callbacks throw, and c10::Error if a loss is not finite (finite_check). Throws c10::ValueError if ranks have
+  /// different numbers of batches, and at the end of the first epoch with a validation if the monitor of the best checkpoints or
+  /// of a scheduler names no logged number. Puts a model in evaluation mode into training mode. If the model is in training mode,
+  /// its parts in evaluation mode stay in it.
   template <class T, class Train>
   FitResult fit(T&& task, const Train& train) {
     auto erased = detail::erase<typename Train::Batch>(task);
@@ -79,21 +79,21 @@ class COHORT_API Trainer {
     return run_fit(erased, train_feed, &validation_feed);
   }
 
-  /// The loss, as the mean over all samples of all ranks, and the task's metrics: {"validation/loss", ...}.
+  /// Returns the mean loss over all samples of all ranks, and the task's metrics: {"validation/loss", ...}.
   template <class T, class Loader>
   Metrics validate(T&& task, const Loader& loader) {
     auto erased = detail::erase<typename Loader::Batch>(task);
     LoaderFeed<Loader> feed(loader);
     return run_evaluation(erased, feed, "validation");
   }
-  /// The same as {"test/loss", ...}.
+  /// Like validate(), but returns {"test/loss", ...}.
   template <class T, class Loader>
   Metrics test(T&& task, const Loader& loader) {
     auto erased = detail::erase<typename Loader::Batch>(task);
     LoaderFeed<Loader> feed(loader);
     return run_evaluation(erased, feed, "test");
   }
-  /// The outputs of this rank's batches, without autograd.
+  /// Returns the outputs of this rank's batches, without autograd.
   template <class T, class Loader>
   std::vector<at::Tensor> predict(T&& task, const Loader& loader) {
     auto erased = detail::erase<typename Loader::Batch>(task);
@@ -101,14 +101,14 @@ class COHORT_API Trainer {
     return run_prediction(erased, feed);
   }
 
-  /// Trains for a few steps with larger and larger batches, until memory or data end; afterwards all is as before.
+  /// Trains for a few steps with larger and larger batches, until memory or data end. Then restores everything.
   template <class T, class Loader>
   BatchSizeResult find_batch_size(T&& task, const Loader& loader, const BatchSizeOptions& options = {}) {
     auto erased = detail::erase<typename Loader::Batch>(task);
     LoaderFeed<Loader> feed(loader);
     return run_find_batch_size(erased, feed, options);
   }
-  /// Trains with a rate that rises from step to step, and sees where the loss falls fastest; afterwards all is as before.
+  /// Trains with a learning rate that rises from step to step, and finds where the loss falls fastest. Then restores everything.
   template <class T, class Loader>
   LearningRateResult find_learning_rate(T&& task, const Loader& loader, const LearningRateOptions& options = {}) {
     auto erased = detail::erase<typename Loader::Batch>(task);
@@ -117,37 +117,37 @@ class COHORT_API Trainer {
   }
 
   const TrainerOptions& options() const;
-  /// That of TrainerOptions::dims; nothing where they were not given.
+  /// The mesh of TrainerOptions::dims. Absent if they were not given.
   const std::optional<DeviceMesh>& mesh() const;
   int rank() const;
   int world_size() const;
   bool is_first_rank() const { return rank() == 0; }
   c10::Device device() const;
 
-  /// Where training is: the epoch, from 0; the steps that the optimizer has made; the batches of this epoch that are done.
+  /// The position of training: the epoch, from 0; the optimizer's steps so far; the completed batches of this epoch.
   int64_t epoch() const;
   int64_t step() const;
   int64_t batch() const;
-  /// Batches that are summed up for a step: the option, unless another world size changed it.
+  /// Batches per optimizer step: the option, unless another world size changed it.
   int64_t gradient_accumulation_steps() const;
   [[deprecated("use gradient_accumulation_steps")]] int64_t accumulation() const {
     return gradient_accumulation_steps();
   }
-  /// The newest numbers.
+  /// The newest values.
   const Metrics& metrics() const;
   std::optional<double> metric(std::string_view name) const;
-  /// Of the fit that goes on, or of the last one.
+  /// The times of the current fit, or of the last one.
   const StepTimes& times() const;
 
-  /// Ends fit() in order, after the next step. Call it on all ranks alike; where one calls it alone in on_validation_end or
-  /// on_train_epoch_end, the others stop with it.
+  /// Ends fit() after the next step. Call it on all ranks; if one rank calls it alone in on_validation_end or on_train_epoch_end,
+  /// the others stop with it.
   void stop(const std::string& reason);
-  /// A line above the progress line, on rank 0; also without progress.
+  /// Prints a line above the progress line on rank 0, also without progress.
   void print(std::string_view text);
-  /// Adds to what the logs have of this step, and to metrics().
+  /// Adds values to the logs of this step, and to metrics().
   void log(const Metrics& values);
 
-  /// Of the task that was used last. Throw c10::ValueError before there is one.
+  /// The strategy and optimizer of the last task. They throw c10::ValueError before there is one.
   Strategy& strategy();
   torch::optim::Optimizer& optimizer();
 

@@ -37,7 +37,7 @@ void check_numbers(const TrainerOptions& options) {
                                                     {"checkpoint.memory_every", options.checkpoint.memory_every},
                                                     {"fsdp_replicas", options.fsdp_replicas}};
   for (const auto& [name, value] : counts) {
-    if (value < 0) refuse(fmt::format("{} is not negative, but got {}\n  hint: 0 means none", name, value));
+    if (value < 0) refuse(fmt::format("{} is not negative, but got {}\n  hint: use 0 for none", name, value));
   }
   const std::pair<const char*, int64_t> positive[] = {
       {"gradient_accumulation_steps", options.gradient_accumulation_steps},
@@ -54,13 +54,13 @@ void check_limit(const char* name, const BatchLimit& limit) {
                        limit.fraction()));
   }
   if (!limit.is_fraction() && limit.batches() < 0) {
-    refuse(fmt::format("{} is not negative, but got {}\n  hint: 1.0 means all batches, 0 means none", name,
+    refuse(fmt::format("{} is not negative, but got {}\n  hint: use 1.0 for all batches, 0 for none", name,
                        limit.batches()));
   }
 }
 
 TrainerOptions completed(TrainerOptions options) {
-  // A launcher is to know what is refused here, where there is no group yet.
+  // Tells the launcher about refused options before there is a group.
   if (base::get_env("TORCHELASTIC_ERROR_FILE")) comm::install_exit_handlers();
   check_numbers(options);
   check_limit("limit_train_batches", options.limit_train_batches);
@@ -71,8 +71,8 @@ TrainerOptions completed(TrainerOptions options) {
   check_limit("val_check_interval", options.val_check_interval);
   if (options.gradient_clip_norm && options.gradient_clip_value) {
     refuse(
-        "gradient_clip_norm and gradient_clip_value exclude each other\n  hint: the norm keeps the gradient's "
-        "direction");
+        "gradient_clip_norm and gradient_clip_value exclude each other\n  hint: set only gradient_clip_norm, which "
+        "keeps the gradient's direction");
   }
   if (options.overfit_batches.is_fraction() || options.overfit_batches.batches() > 0) {
     options.limit_train_batches = options.limit_val_batches = options.overfit_batches;
@@ -91,7 +91,7 @@ TrainerOptions completed(TrainerOptions options) {
   return options;
 }
 
-// A strategy's name is checked before anything is joined; a precision's, too.
+// Checks the names of strategy and precision before joining a group.
 LaunchPlace place_for(const TrainerOptions& options) {
   [[maybe_unused]] const Precision known(options.precision, at::kCPU);
   return take_place(options.strategy);
@@ -105,11 +105,11 @@ DeviceMesh mesh_of_replicas(const TrainerOptions& options, const LaunchPlace& pl
                        name_of(place.strategy)));
   }
   if (options.strategy.fsdp.mesh)
-    refuse("fsdp_replicas and strategy.fsdp.mesh exclude each other\n  hint: the mesh says all");
+    refuse("fsdp_replicas and strategy.fsdp.mesh exclude each other\n  hint: set only the mesh");
   if (place.world_size % replicas != 0) {
     refuse(
-        fmt::format("fsdp_replicas = {}: replicas have as many ranks each, but the job has {}\n  hint: a number that "
-                    "divides {}",
+        fmt::format("fsdp_replicas = {}: all replicas have the same number of ranks, but the job has {}\n  hint: use a "
+                    "number that divides {}",
                     replicas, place.world_size, place.world_size));
   }
   const auto device_type = c10::DeviceTypeName(place.device.type(), /*lower_case=*/true);
@@ -122,15 +122,14 @@ std::optional<DeviceMesh> mesh_of_dims(const TrainerOptions& options, const Laun
   if (dims == ParallelDims()) return std::nullopt;
   if (place.strategy != StrategyKind::kFsdp) {
     refuse(
-        fmt::format("dims are for strategy \"fsdp\", but this is \"{}\"\n  hint: with \"fsdp\" dims.dp_replicate alone "
-                    "makes copies, as \"ddp\" does",
+        fmt::format("dims are for strategy \"fsdp\", but this is \"{}\"\n  hint: use \"fsdp\" with dims.dp_replicate "
+                    "alone for replicas, as in \"ddp\"",
                     name_of(place.strategy)));
   }
   if (options.fsdp_replicas > 0 || options.strategy.fsdp.mesh || options.strategy.fsdp.process_group) {
     refuse(
-        "dims exclude fsdp_replicas, strategy.fsdp.mesh and strategy.fsdp.process_group\n  hint: dims.dp_replicate and "
-        "dims.dp_shard say "
-        "the same");
+        "dims exclude fsdp_replicas, strategy.fsdp.mesh and strategy.fsdp.process_group\n  hint: use dims.dp_replicate "
+        "and dims.dp_shard instead");
   }
   return dims.build_mesh(c10::DeviceTypeName(place.device.type(), /*lower_case=*/true));
 }
@@ -180,7 +179,7 @@ TrainerCore::TrainerCore(Trainer& trainer, TrainerOptions options)
   if (place_.num_stages > 1 && options_.checkpoint.memory_every > 0) {
     refuse(
         "checkpoint.memory_every and dims.pp exclude each other, as a rank that is lost may have been the only one "
-        "with its stage\n  hint: checkpoint.every_steps saves in files");
+        "with its stage\n  hint: set checkpoint.every_steps to save in files");
   }
   if (options_.seed) seed_everything(*options_.seed + place_.drawing_rank());
   if (mesh_) options_.strategy.fsdp.mesh = data_parallel_mesh(*mesh_);
@@ -194,11 +193,11 @@ void TrainerCore::attach(ErasedTask& task) {
   check_pipeline(task);
   check_gradients_are_averaged(*this, *task.model);
   if (task.optimizer && task.optimizer->param_groups().empty()) {
-    refuse("the task's optimizer has no parameters\n  hint: make it of net->parameters()");
+    refuse("the task's optimizer has no parameters\n  hint: construct it with net->parameters()");
   }
   if (!strategy_ || &strategy_->net() != task.model.get()) {
     precision_.convert(*task.model);
-    strategy_.reset();  // what a strategy before it has of the model goes first
+    strategy_.reset();  // first release what the previous strategy holds of the model
     strategy_ = make_strategy(task.model, options_.strategy, place_);
   }
   optimizer_ = task.optimizer;
@@ -208,25 +207,26 @@ void TrainerCore::attach(ErasedTask& task) {
 void TrainerCore::check_pipeline(const ErasedTask& task) const {
   if (!task.pipeline) {
     if (place_.num_stages == 1) return;
-    refuse(fmt::format(
-        "dims.pp = {}, but the task has no pipeline\n  hint: its model is a stage, and its member `pipeline` "
-        "points to the PipelineSchedule that runs it (pipeline_step.h)",
-        place_.num_stages));
+    refuse(
+        fmt::format("dims.pp = {}, but the task has no pipeline\n  hint: make its model a stage, and let its member "
+                    "`pipeline` point to the PipelineSchedule that runs it (pipeline_step.h)",
+                    place_.num_stages));
   }
   if (place_.num_stages == 1 && place_.world_size > 1) {
     refuse(
-        "the task has a pipeline, but dims.pp does not say on how many ranks\n  hint: strategy \"fsdp\", dims.pp = N");
+        "the task has a pipeline, but dims.pp does not say on how many ranks\n  hint: use strategy \"fsdp\", and set "
+        "dims.pp");
   }
   if (!task.step) {
     refuse(
-        "a task with a pipeline needs step(net, batch) and evaluate(net, batch), which run it\n  hint: "
+        "a task with a pipeline needs step(net, batch) and evaluate(net, batch), which run it\n  hint: see "
         "pipeline_step.h");
   }
   for (const auto& metric : task.metrics) {
     if (metric.sums) continue;
     refuse(
-        fmt::format("metric \"{}\" has no sums(), but only the ranks with the last stage see outputs\n  hint: "
-                    "task_metric.h says what sums() and value() are",
+        fmt::format("metric \"{}\" has no sums(), but only the ranks with the last stage see outputs\n  hint: see "
+                    "task_metric.h for sums() and value()",
                     metric.name));
   }
 }
@@ -256,8 +256,8 @@ void TrainerCore::tell_if_all_is_done() {
   const bool has_steps = options_.max_steps > 0 && position_.step() >= options_.max_steps;
   if (!has_epochs && !has_steps) return;
   progress_.print(fmt::format(
-      "nothing is left to train: all {} are done already; more of them go on, another folder for checkpoints begins "
-      "anew",
+      "nothing is left to train: all {} are done already; raise the limit to continue, or name another checkpoint "
+      "folder to begin a new run",
       has_epochs ? fmt::format("{} epochs", options_.max_epochs) : fmt::format("{} steps", options_.max_steps)));
 }
 
@@ -286,10 +286,11 @@ StepOutput run_forward(TrainerCore& core, const ErasedTask& task, BatchFeed& fee
   const auto autocast = core.precision().autocast();
   const auto& whole = is_training ? task.step : task.evaluate;
   if (!whole) return task.loss_of(strategy.forward(task.input_of(feed.batch()), task.forward), feed.batch());
-  TORCH_CHECK_VALUE(strategy.runs_whole_steps(),
-                    "[cohort] Trainer: strategy \"data_parallel\" cuts batches for several replicas of the model, so "
-                    "the task needs loss(output, target) instead of step(net, batch)\n  hint: strategy \"ddp\" runs "
-                    "any task");
+  TORCH_CHECK_VALUE(
+      strategy.runs_whole_steps(),
+      "[cohort] Trainer: strategy \"data_parallel\" splits batches among several replicas of the model, so "
+      "the task needs loss(output, target) instead of step(net, batch)\n  hint: use strategy \"ddp\", which runs any "
+      "task");
   auto inputs = feed.tensors();
   StepOutput output;
   strategy.run(inputs, [&] {
@@ -323,7 +324,7 @@ at::Tensor loss_number(const TrainerCore& core, const at::Tensor& loss) {
   TORCH_CHECK_VALUE(loss.defined() && loss.numel() == 1,
                     "[cohort] Trainer: the task's loss must be a tensor of one element, but has ",
                     loss.defined() ? loss.numel() : 0,
-                    "\n  hint: the mean over the batch, as most loss functions give it");
+                    "\n  hint: return the mean over the batch, as most loss functions do");
   if (is_dtensor(loss)) return loss_number(core, DTensor(loss.detach()).full_tensor());
   const auto device = core.place().device;
   return loss.detach().reshape({}).to(device, at::kDouble, /*non_blocking=*/!device.is_cpu());
@@ -339,7 +340,7 @@ std::optional<int64_t> limited(const BatchLimit& limit, std::optional<int64_t> n
 }
 
 void refuse_missing_loss() {
-  refuse("the task's loss is an empty function\n  hint: Task{.model = net, .loss = cross_entropy, ...}");
+  refuse("the task's loss is an empty function\n  hint: give it one: Task{.model = net, .loss = cross_entropy, ...}");
 }
 
 }  // namespace cohort::train::detail

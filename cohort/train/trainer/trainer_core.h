@@ -1,4 +1,4 @@
-/// TrainerCore: what fitting, evaluation and checkpoints of a Trainer share.
+/// TrainerCore: what fit, evaluation and checkpoints of a Trainer share.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,19 @@ class TrainerCore {
   TrainerCore(const TrainerCore&) = delete;
   TrainerCore& operator=(const TrainerCore&) = delete;
 
-  /// Completed: with the mesh of `dims`, and the limits of fast_dev_run and overfit_batches.
+  /// The options, completed with the mesh of `dims` and the limits of fast_dev_run and overfit_batches.
   const TrainerOptions& options() const { return options_; }
   const LaunchPlace& place() const { return place_; }
-  /// Of TrainerOptions::dims.
+  /// The mesh of TrainerOptions::dims.
   const std::optional<DeviceMesh>& mesh() const { return mesh_; }
   FeedSettings feed_settings() const;
 
-  /// Puts the strategy around the task's model, unless it is there.
+  /// Puts the strategy around the task's model, unless it is there already.
   void attach(ErasedTask& task);
-  /// Both null before attach(); the optimizer also where the task has none.
+  /// Both are null before attach(). find_optimizer() is null if the task has no optimizer.
   Strategy* find_strategy() const { return strategy_.get(); }
   torch::optim::Optimizer* find_optimizer() const { return optimizer_; }
-  /// Require them.
+  /// These require a strategy and an optimizer.
   Strategy& strategy() const { return *strategy_; }
   torch::optim::Optimizer& optimizer() const { return *optimizer_; }
   Precision& precision() { return precision_; }
@@ -53,17 +53,17 @@ class TrainerCore {
     each_callback([&](Callback& callback) { (callback.*event)(trainer_, arguments...); });
   }
 
-  /// Sums over the ranks, number by number. Collective.
+  /// Returns the sums over the ranks, for each number. Collective.
   std::vector<double> sums(std::vector<double> numbers) const;
   std::vector<int64_t> largest(std::vector<int64_t> numbers) const;
 
-  /// The numbers count from now on, and are logged as those of this step.
+  /// Makes these the newest values, and logs them for this step.
   void record(const Metrics& values);
   void log(const Metrics& values) const;
   bool is_logged() const;
-  /// On rank 0 what the options ask for, from the step after this one on.
+  /// Opens the loggers that the options ask for on rank 0, from the step after this one on.
   void open_logger();
-  /// Says so where a run that goes on has reached its end before.
+  /// Prints a message if a resumed run had already reached its end.
   void tell_if_all_is_done();
 
  private:
@@ -82,22 +82,23 @@ class TrainerCore {
   RunProgress progress_;
 };
 
-/// One forward pass on the feed's batch, under strategy and precision. `is_training`: by ErasedTask::step, else by evaluate.
+/// Runs one forward pass on the feed's batch, under strategy and precision: ErasedTask::step if `is_training`, else evaluate.
 StepOutput run_forward(TrainerCore& core, const ErasedTask& task, BatchFeed& feed, bool is_training);
 
-/// The same in training; of a pipeline backward, too. `is_step`: the gradients of this pass, and of those before it, make a step.
+/// Runs a forward pass in training, and backward, too, if there is a pipeline. `is_step`: whether the gradients of this pass, and
+/// of those before it, make a step.
 StepOutput run_pass(TrainerCore& core, const ErasedTask& task, BatchFeed& feed, bool is_step);
 
-/// A batch's loss as a number on the device, so that sums of losses do not wait for it: float64, without a dimension. Throws
-/// c10::ValueError for anything but one element.
+/// Returns a batch's loss as a float64 number without dimensions on the device, so that sums of losses do not wait for it. Throws
+/// c10::ValueError if the loss has more or less than one element.
 at::Tensor loss_number(const TrainerCore& core, const at::Tensor& loss);
 
-/// How many of `num_batches` (nothing: not known) are meant.
+/// Returns the limit as a number of batches. `num_batches`: absent if not known.
 std::optional<int64_t> limited(const BatchLimit& limit, std::optional<int64_t> num_batches, const char* name);
 
-/// {"<phase>/loss", ...}. Collective. Leaves the model in the mode it was in.
+/// Returns {"<phase>/loss", ...}. Collective. Leaves the model in its mode.
 Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const char* phase);
-/// Refuses now what evaluate() would refuse for its numbers of batches.
+/// Throws now if evaluate() would throw because of its numbers of batches.
 void check_batches(TrainerCore& core, const BatchFeed& feed, const char* phase);
 std::vector<at::Tensor> predict(TrainerCore& core, ErasedTask& task, BatchFeed& feed);
 

@@ -19,7 +19,7 @@ namespace cohort::train {
 namespace detail {
 namespace {
 
-// While it lives, training changes nothing that stays.
+// Undoes everything that training changes while it lives.
 class Rehearsal {
  public:
   explicit Rehearsal(TrainerCore& core) : core_(core) {
@@ -75,9 +75,10 @@ double rehearse_step(TrainerCore& core, ErasedTask& task, BatchFeed& feed) {
 void begin_rehearsal(TrainerCore& core, ErasedTask& task, const char* what) {
   core.attach(task);
   TORCH_CHECK_VALUE(core.find_optimizer(), "[cohort] Trainer: ", what, " needs an optimizer, and the task has none\n",
-                    "  hint: Task{.model = net, .loss = cross_entropy, .optimizer = &optimizer}");
-  TORCH_CHECK_VALUE(!task.pipeline, "[cohort] Trainer: ", what, " is not for models in stages, whose steps run whole\n",
-                    "  hint: a few fits, with max_steps, tell the same");
+                    "  hint: give it one: Task{.model = net, .loss = cross_entropy, .optimizer = &optimizer}");
+  TORCH_CHECK_VALUE(!task.pipeline, "[cohort] Trainer: ", what,
+                    " does not support models in stages, whose steps also run backward\n",
+                    "  hint: run a few fits with max_steps instead");
   core.strategy().net().train();
   core.strategy().set_synchronises_gradients(true);
 }
@@ -88,7 +89,7 @@ uint64_t peak_bytes() {
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-// Forward and backward alone, where a rank that is short of memory leaves no other one waiting. Returns what it threw.
+// Runs forward and backward alone, so that a rank that is short of memory leaves no other one waiting. Returns the error's text.
 std::string short_of_memory(TrainerCore& core, ErasedTask& task, BatchFeed& feed) {
   std::string error;
   core.strategy().set_synchronises_gradients(false);
@@ -102,7 +103,7 @@ std::string short_of_memory(TrainerCore& core, ErasedTask& task, BatchFeed& feed
   return error;
 }
 
-// Time per sample; an error's text where memory did not suffice.
+// The time per sample, or the error's text if memory did not suffice.
 struct SizeOutcome {
   double samples_per_second = 0.0;
   bool has_data = true;
@@ -117,7 +118,7 @@ SizeOutcome try_size(TrainerCore& core, ErasedTask& task, BatchFeed& feed, int64
   feed.set_options(std::move(options));
   SizeOutcome outcome;
   feed.start();
-  // With strategies whose forward pass is collective the error goes on, and the others are told.
+  // If the strategy's forward pass is collective, rethrows the error; the other ranks are told.
   const bool is_alone = core.place().world_size == 1;
   if (!is_alone && !core.strategy().evaluates_together()) {
     outcome.has_data = core.largest({feed.next() ? 0 : 1})[0] == 0;
@@ -234,7 +235,7 @@ std::optional<double> steepest_rate(const std::vector<double>& rates, const std:
     if (std::isfinite(losses[i])) points.emplace_back(rates[i], losses[i]);
   }
   if (points.size() < 2) return std::nullopt;
-  // As numpy.gradient: of neighbours, and at the ends of two.
+  // As numpy.gradient: the difference of both neighbours, and at the ends of the point and its one neighbour.
   size_t best = 0;
   double steepest = 0.0;
   for (size_t i = 0; i < points.size(); ++i) {

@@ -15,8 +15,8 @@ void ValidationSchedule::begin_epoch(std::optional<int64_t> num_batches) {
   if (!is_enabled_ || interval.is_fraction() || !num_batches) return;
   TORCH_CHECK_VALUE(interval.batches() <= *num_batches, "[cohort] Trainer: val_check_interval = ", interval.batches(),
                     " batches, but an epoch has ", *num_batches,
-                    ", so there would never be a validation\n  hint: a smaller one, or a fraction of an epoch; "
-                    "limit_val_batches = 0 makes none");
+                    ", so there would never be a validation\n  hint: use a smaller interval, or a fraction of an "
+                    "epoch; limit_val_batches = 0 turns validation off");
 }
 
 bool ValidationSchedule::is_due(const RunPosition& position, bool is_end_of_epoch) const {

@@ -11,14 +11,14 @@ namespace cohort::train::detail {
 
 class ValidationSchedule {
  public:
-  /// `is_enabled`: there is something to validate on.
+  /// `is_enabled`: whether there is a validation loader.
   ValidationSchedule(const TrainerOptions& options, bool is_enabled) : options_(options), is_enabled_(is_enabled) {}
 
-  /// An epoch begins, of at most `num_batches`; absent: not known. Throws c10::ValueError where its interval is longer than that.
+  /// Begins an epoch of at most `num_batches`; absent if not known. Throws c10::ValueError if the interval is longer than that.
   void begin_epoch(std::optional<int64_t> num_batches);
   bool is_due(const RunPosition& position, bool is_end_of_epoch) const;
   void note(const RunPosition& position);
-  /// Of the fit.
+  /// Whether fit has validated.
   bool has_validated() const { return has_validated_; }
 
  private:

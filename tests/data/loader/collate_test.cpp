@@ -75,10 +75,8 @@ TEST(Collate, DifferentShapesMessage) {
 
 // As Python's default_collate([]), with a hint.
 constexpr auto kNoExamples =
-    "list index out of range\n  hint: a batch without samples cannot be collated; leave it out of the batch "
-    "sampler, "
-    "or "
-    "give the DataLoader a collate function of your own";
+    "list index out of range\n  hint: leave batches without samples out of the batch sampler, or give the DataLoader a "
+    "collate function of your own";
 
 template <typename T>
 std::string text_of_none() {

@@ -220,10 +220,8 @@ struct WithAnEmptyBatch : BatchSampler {
 };
 
 constexpr auto kNoSamples =
-    "list index out of range\n  hint: a batch without samples cannot be collated; leave it out of the batch "
-    "sampler, "
-    "or "
-    "give the DataLoader a collate function of your own";
+    "list index out of range\n  hint: leave batches without samples out of the batch sampler, or give the DataLoader a "
+    "collate function of your own";
 
 template <typename Loader>
 std::string text_of_second(const Loader& loader) {

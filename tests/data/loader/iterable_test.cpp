@@ -203,7 +203,7 @@ TEST(Iterable, OptionsThatItCannotHaveMessages) {
             "DataLoader with IterableDataset: expected unspecified batch_sampler option, but got a batch_sampler");
   EXPECT_EQ(text({.batch_size = -1}), "batch_size should be a positive integer value, but got batch_size=-1");
   EXPECT_EQ(error_text<c10::TypeError>([] { DataLoader(CountUp{}).size(); }),
-            "[cohort] a DataLoader of an iterable dataset has no size: nobody knows how many samples come");
+            "[cohort] a DataLoader of an iterable dataset has no size, as the number of samples is not known");
 }
 
 TEST(Iterable, AnErrorNamesTheSampleOfItsIterator) {

@@ -98,7 +98,7 @@ step-00000400  400   -                        -     -      -       damaged: it i
 step-00000300  300   2023-11-14 22:13:20 UTC  8 B   2      0.25    whole
 step-00000200  200   -                        -     -      -       damaged: "weights" has 7 bytes, but the manifest says 8
 step-00000100  100   2023-11-14 22:13:20 UTC  8 B   2      0.5     whole
-.saving-step-00000500-1: a save that goes on, or was cut short
+.saving-step-00000500-1: a save that is running, or was interrupted
 """)
     listed = json.loads(ckpt(tmp_path, "ls", "run", "--json")[1])
     assert [item["whole"] for item in listed["checkpoints"]] == [False, True, False, True]

@@ -214,11 +214,11 @@ def test_convert_to_distributed_checkpoints_and_back(ckpt, files, tmp_path):
 def test_convert_replaces_nothing_unless_told(ckpt, files, tmp_path):
     before = (tmp_path / "a.safetensors").read_bytes()
     assert error(ckpt("convert", "run.pt", "a.safetensors")) == (
-        '[cohort] error: "a.safetensors" is there already\n  hint: --force replaces it\n')
+        '[cohort] error: "a.safetensors" exists already\n  hint: --force replaces it\n')
     assert (tmp_path / "a.safetensors").read_bytes() == before
     assert ckpt("convert", "run.pt", "a.safetensors", "--force").returncode == 0
     assert error(ckpt("consolidate", "run.pt", "folder"), 2) == (
-        '[cohort] error: consolidate writes one file, but "folder" ends like none\n'
+        '[cohort] error: consolidate writes one file, but "folder" is not the name of a .pt or .safetensors file\n'
         "  hint: give a name that ends in .pt or .safetensors\n")
 
 
@@ -252,7 +252,7 @@ def test_average_of_what_does_not_fit(ckpt, tmp_path):
 
 
 def test_wrong_usage(ckpt, files):
-    hint = "  hint: cohort ckpt --help lists the commands, cohort ckpt COMMAND --help its flags\n"
+    hint = "  hint: run cohort ckpt --help for the commands, cohort ckpt COMMAND --help for its flags\n"
     for word, meant in {"lss": "ls", "info": "ls", "inspect": "ls", "list": "ls", "shwo": "show"}.items():
         expected = f'[cohort] error: "{word}" is not a command of cohort ckpt (did you mean "{meant}"?)\n{hint}'
         assert error(ckpt(word, "a.safetensors"), 2) == expected
@@ -263,7 +263,7 @@ def test_wrong_usage(ckpt, files):
     assert error(ckpt("ls"), 2) == f"[cohort] error: FILE is required\n{hint}"
     assert error(ckpt("show", "a.safetensors", "weihgt")) == (
         '[cohort] error: "a.safetensors" has no tensor or value "weihgt" (did you mean "weight"?)\n'
-        "  hint: cohort ckpt ls a.safetensors lists the tensors\n")
+        "  hint: run cohort ckpt ls a.safetensors to list the tensors\n")
     help_text = output(ckpt("--help"))
     for command in ["ls", "show", "verify", "diff", "convert", "average", "consolidate"]:
         assert f"\n  {command} " in help_text
@@ -274,7 +274,7 @@ def test_without_the_program(ckpt, tmp_path):
     launcher = shutil.copy(COHORT, tmp_path / "cohort")
     assert error(ckpt("ls", "run.pt", program=launcher, env=dict(os.environ, PATH="/nowhere"))) == (
         "[cohort] error: cohort ckpt needs the program cohort-ckpt, which is neither beside cohort nor in PATH\n"
-        "  hint: both come with an installation of Cohort; where files of data sets and checkpoints were left out, build it with them\n")
+        "  hint: install both from one build of Cohort; a build without cohort/files has no cohort-ckpt\n")
 
 
 def test_hostile_code_is_not_run(ckpt, tmp_path):

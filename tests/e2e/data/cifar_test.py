@@ -132,8 +132,8 @@ def test_pickles_that_are_something_else(made, read):
 def test_missing_files(made, read, tmp_path):
     assert read("10", "test") == (
         f'[cohort] neither "cifar-10-batches-bin" nor "cifar-10-batches-py" is in "{tmp_path}"\n'
-        f"  hint: .download = true, or: cohort-data fetch cifar10 --root {tmp_path}\n"
-        f"  hint: a small stand-in: cohort-data make cifar10 --root {tmp_path}\n")
+        f"  hint: set .download = true, or run: cohort-data fetch cifar10 --root {tmp_path}\n"
+        f"  hint: for a small synthetic dataset, run: cohort-data make cifar10 --root {tmp_path}\n")
     folder = made("cifar10") / "cifar-10-batches-bin"
     os.truncate(folder / "test_batch.bin", 66 * 3073 - 1)
     assert read("10", "test") == (f'[cohort] "{folder}/test_batch.bin", at byte {65 * 3073}: expected a record of 3073 bytes, '

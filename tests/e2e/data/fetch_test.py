@@ -137,7 +137,7 @@ def fetch(start, tmp_path):
         assert lines[0] == f'cannot fetch testset into "{tmp_path}"'
         assert lines[2:] == [
             "  hint: without a network here, run this elsewhere and copy the folder: cohort-data fetch testset --root DIR",
-            f"  hint: a small stand-in in the same format: cohort-data make mnist --root {tmp_path}"]
+            f"  hint: for a small synthetic dataset in the same format, run: cohort-data make mnist --root {tmp_path}"]
         return process.returncode, out, lines[1].removeprefix("  caused by: ")
 
     return run
@@ -182,7 +182,7 @@ def test_folder_in_an_archive(server, fetch, tmp_path):
 def test_wrong_digest(server, fetch, tmp_path):
     code, _, reason = fetch(md5(b"other"))
     assert (code, reason) == (1, f"{server.url()} is not the file that was published: its MD5 is {md5(CONTENT)}, not "
-                              f"{md5(b'other')}; what came was deleted")
+                              f"{md5(b'other')}; the download was deleted")
     assert names_in(tmp_path) == []
 
 
@@ -201,7 +201,7 @@ def test_redirects(server, fetch, tmp_path):
     server.answer = answer
     assert fetch()[0] == 0
     assert fetch(path="/loop", target="set/other")[::2] == (
-        1, f"cannot download {server.url('/loop')}: it leads on to other addresses more than 5 times")
+        1, f"cannot download {server.url('/loop')}: it redirects more than 5 times")
     server.answer = lambda request: Server.send(request, 302, b"", headers=[("Location", "file:///etc/hostname")])
     code, _, reason = fetch(target="set/third")
     assert code == 1 and reason.startswith(f"cannot download {server.url()}: ")
@@ -249,7 +249,7 @@ def test_what_is_left_is_whole(server, fetch, tmp_path):
 
 def test_stalled_server(server, fetch, tmp_path):
     server.answer = Server.half_and_wait
-    assert fetch(limits=(1 << 20, 1))[::2] == (1, f"cannot download {server.url()}: nothing came for 1 s")
+    assert fetch(limits=(1 << 20, 1))[::2] == (1, f"cannot download {server.url()}: no data came for 1 s")
     assert names_in(tmp_path) == ["set/.file.part"]
 
 
@@ -365,7 +365,7 @@ def test_tool_lists_and_makes(tmp_path):
 
 
 def test_tool_explains_mistakes():
-    hint = "\n  hint: cohort-data --help lists the commands and their flags\n"
+    hint = "\n  hint: run cohort-data --help for the commands and their flags\n"
     for words, text in {
             (): "A subcommand is required", ("mkae", "csv"): '"mkae" is not a command of cohort-data (did you mean "make"?)',
             ("make", "csv", "--sample", 3): 'unknown argument --sample (did you mean "--samples"?)'}.items():

@@ -225,7 +225,7 @@ def test_train_gpt_checkpoint_is_private_and_has_nanogpts_names(whole_run):
 def test_train_gpt_resumes_exactly(whole_run, text_folder, tmp_path):
     train_gpt(tmp_path, text_folder, "--steps", 24, "--stop-at", 10)
     out = train_gpt(tmp_path, text_folder, "--steps", 24, "--resume")[1]
-    assert 'goes on after step 10 of "train_gpt" (epoch 0, batch 10)' in out
+    assert 'resumes after step 10 of "train_gpt" (epoch 0, batch 10)' in out
     assert logged(tmp_path) == logged(whole_run[0])
     assert logged(tmp_path, "test/loss") == logged(whole_run[0], "test/loss")
     ours, whole = checkpoint(tmp_path), checkpoint(whole_run[0])
@@ -244,7 +244,7 @@ def test_train_gpt_killed_in_the_middle_resumes_exactly(whole_run, text_folder, 
     job.wait()
     (tmp_path / "log.jsonl").unlink(missing_ok=True)
     out = train_gpt(tmp_path, text_folder, "--steps", 24, "--save-every", 6, "--resume")[1]
-    step = int(re.search(r'goes on after step (\d+) of "train_gpt"', out)[1])
+    step = int(re.search(r'resumes after step (\d+) of "train_gpt"', out)[1])
     assert step % 6 == 0
     assert logged(tmp_path) == {s: loss for s, loss in logged(whole_run[0]).items() if s > step}
     assert logged(tmp_path, "test/loss") == logged(whole_run[0], "test/loss")
@@ -279,12 +279,12 @@ def test_train_gpt_in_one_process_without_a_launcher(text_folder, tmp_path):
 
 
 @pytest.mark.parametrize("flags, message", [
-    (["--resume"], 'train_gpt: error: [cohort] Trainer: there is no checkpoint in "train_gpt" to go on from\n'),
+    (["--resume"], 'train_gpt: error: [cohort] Trainer: there is no checkpoint in "train_gpt" to resume from\n'),
     (["--heads", 3], "train_gpt: error: [cohort] GPT: n_embd must be a multiple of n_head, got n_embd 16 and n_head 3"),
     (["--data", "/no/such/folder"], 'no text at "/no/such/folder"'),
     (["--held-out", 1.5], "[cohort] split_text needs 0 < held_out_fraction < 1, but got 1.5"),
     (["--batch-size", 100000], "[cohort] Trainer: an epoch has no batch to train on\n"
-                               "  hint: look at the data set's size, drop_last and limit_train_batches"),
+                               "  hint: check the dataset's size, drop_last and limit_train_batches"),
 ])
 def test_train_gpt_errors(text_folder, tmp_path, flags, message):
     code, _, err = run(EXAMPLES / "train_gpt", "--data", text_folder, *GPT_FLAGS, "--steps", 4, *flags, cwd=tmp_path)
@@ -327,7 +327,7 @@ def test_train_gpt_goes_on_from_memory(text_folder, tmp_path, strategy):
     os.kill(int(workers[-1]), signal.SIGKILL)
     out, err = job.communicate(timeout=300)
     assert job.returncode == 0, err
-    found = re.search(r"goes on after step (\d+) from memory \(epoch \d+, batch \d+\)", out)
+    found = re.search(r"resumes after step (\d+) from memory \(epoch \d+, batch \d+\)", out)
     assert found, out + err
     step = int(found[1])
     assert 8 <= step < 400
@@ -353,7 +353,7 @@ def test_train_gpt_goes_on_from_the_jobs_own_checkpoint(text_folder, tmp_path):
     out, err = job.communicate(timeout=300)
     assert job.returncode == 0, err
     assert err.count("restarting the workers, restart ") == 1, err
-    assert int(re.search(r'goes on after step (\d+) of "train_gpt"', out)[1]) % 8 == 0, out
+    assert int(re.search(r'resumes after step (\d+) of "train_gpt"', out)[1]) % 8 == 0, out
     assert logged(tmp_path / "killed") == logged(tmp_path / "whole")
     ours, whole = checkpoint(tmp_path / "killed"), checkpoint(tmp_path / "whole")
     assert ours.keys() == whole.keys()
@@ -391,7 +391,7 @@ def test_own_project_learns_and_goes_on_after_its_last_epoch(tmp_path):
     from safetensors import safe_open
     with safe_open(tmp_path / "own_project.safetensors", "pt") as file:
         assert file.metadata()["epoch"] == "6"
-    assert launch("own_project", cwd=tmp_path)[:2] == (0, "going on after epoch 5\n")
+    assert launch("own_project", cwd=tmp_path)[:2] == (0, "resuming after epoch 5\n")
 
 
 def test_own_project_stopped_and_resumed_ends_as_one_that_was_not(tmp_path):
@@ -408,7 +408,7 @@ def test_own_project_stopped_and_resumed_ends_as_one_that_was_not(tmp_path):
     worker.communicate(timeout=300)
     code, again, err = launch("own_project", cwd=parts)
     assert code == 0, err
-    assert lines(again, r"^going on after epoch \d$")
+    assert lines(again, r"^resuming after epoch \d$")
     wanted = lines(out, r"^epoch \d")
     assert lines(again, r"^epoch \d") == wanted[len(wanted) - len(lines(again, r"^epoch \d")):]
 

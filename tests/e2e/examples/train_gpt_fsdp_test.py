@@ -52,7 +52,7 @@ def test_checkpoint_is_that_of_ddp(whole_run, sharded_run):
 def test_resumes_exactly(sharded_run, text_folder, tmp_path):
     train_gpt(tmp_path, text_folder, "--steps", 24, "--fsdp", "--stop-at", 10)
     out = train_gpt(tmp_path, text_folder, "--steps", 24, "--fsdp", "--resume")[1]
-    assert 'goes on after step 10 of "train_gpt"' in out
+    assert 'resumes after step 10 of "train_gpt"' in out
     assert logged(tmp_path) == logged(sharded_run[0])
     assert logged(tmp_path, "test/loss") == logged(sharded_run[0], "test/loss")
     assert_same_checkpoints(tmp_path, sharded_run[0])
@@ -68,7 +68,7 @@ def test_killed_in_the_middle_resumes_exactly(sharded_run, text_folder, tmp_path
     job.stdout.read()  # until the last worker has gone
     job.wait()
     out = train_gpt(tmp_path, text_folder, "--steps", 24, "--save-every", 6, "--fsdp", "--resume")[1]
-    step = int(re.search(r'goes on after step (\d+) of "train_gpt"', out)[1])
+    step = int(re.search(r'resumes after step (\d+) of "train_gpt"', out)[1])
     assert step % 6 == 0
     assert logged(tmp_path) == {s: loss for s, loss in logged(sharded_run[0]).items() if s > step}
     assert_same_checkpoints(tmp_path, sharded_run[0])
@@ -87,8 +87,8 @@ def test_loads_on_three_ranks_and_without_it(text_folder, tmp_path):
     for name, more in {"whole": [], "sharded": ["--fsdp"]}.items():
         shutil.copytree(tmp_path / "train_gpt", tmp_path / name / "train_gpt")
         err = train_gpt(tmp_path / name, text_folder, "--steps", 24, "--stop-at", 16, "--resume", *more, ranks=3)[2]
-        assert ("the checkpoint was made by 2 ranks, the job has 3: it goes on with 1 batches of 4 samples a step on each rank, and "
-                "with other random numbers") in err
+        assert ("the checkpoint was made by 2 ranks, the job has 3: it continues with 1 batches of 4 samples per step on each rank, "
+                "and with other random numbers") in err
     assert_alike(logged(tmp_path / "sharded"), logged(tmp_path / "whole"))
 
 
@@ -126,9 +126,9 @@ def test_in_one_process_without_a_launcher(text_folder, tmp_path):
 
 @pytest.mark.parametrize("flags, message", [
     (["--eval-every", 0, "--eval-windows", 1], "there are 1 windows of text to test on, and 2 ranks that test together\n"
-                                               "  hint: more --eval-windows, a larger --held-out, or fewer ranks"),
+                                               "  hint: use more --eval-windows, a larger --held-out, or fewer ranks"),
     (["--eval-every", 2, "--eval-windows", 8], '[cohort] Trainer: a rank has no batch to evaluate, and others have up to 1; with strategy "fsdp" '
-                                               "all must run the model together\n  hint: a smaller batch size, or fewer ranks"),
+                                               "all must run the model together\n  hint: use a smaller batch size, or fewer ranks"),
 ], ids=["tests", "validation"])
 def test_too_few_windows_are_said_before_training(text_folder, tmp_path, flags, message):
     code, _, err = train_gpt(tmp_path, text_folder, "--steps", 4, "--fsdp", "--log-every", 1, *flags, check=False)
@@ -138,11 +138,11 @@ def test_too_few_windows_are_said_before_training(text_folder, tmp_path, flags, 
 
 
 @pytest.mark.parametrize("flags, message", [
-    (["--fsdp", "--zero"], "--fsdp and --zero do not go together: --fsdp divides the optimizer's state already; leave out --zero"),
-    (["--hsdp", 1, "--zero"], "--hsdp and --zero do not go together: --hsdp divides the optimizer's state already; leave out --zero"),
+    (["--fsdp", "--zero"], "--fsdp and --zero do not go together: --fsdp already shards the optimizer's state; leave out --zero"),
+    (["--hsdp", 1, "--zero"], "--hsdp and --zero do not go together: --hsdp already shards the optimizer's state; leave out --zero"),
     (["--hsdp", 2], "[cohort] ParallelDims: dp_shard is -1, which stands for the rest of 1 ranks, but pp(1) * dp_replicate(2) * cp(1) * tp(1) = 2 "
                     "does not divide 1: 1 mod 2 = 1\n  hint: start a multiple of 2 ranks, or change one of the numbers"),
-    (["--tp", 2, "--zero"], "--tp and --zero do not go together: --tp divides the optimizer's state already; leave out --zero"),
+    (["--tp", 2, "--zero"], "--tp and --zero do not go together: --tp already shards the optimizer's state; leave out --zero"),
 ])
 def test_flags_that_do_not_go_together(text_folder, tmp_path, flags, message):
     code, _, err = run(EXAMPLES / "train_gpt", "--data", text_folder, *GPT_FLAGS, "--steps", 4, *flags, cwd=tmp_path)

@@ -141,10 +141,10 @@ def test_tied_one_goes_on_as_stages(tied_whole, text_folder, tmp_path, ranks, fl
     (["--pp-schedule", "ZBV"],
      "--pp-schedule ZBV is not one of 1F1B, Interleaved1F1B, GPipe, LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV"),
     (["--pp-microbatches", 3],
-     "--batch-size 4 in --pp-microbatches 3 leaves 1 windows over; choose numbers of which the second divides the first"),
+     "--batch-size 4 in --pp-microbatches 3 leaves 1 windows over; choose a --pp-microbatches that divides --batch-size"),
     (["--memory-snapshots", 2],
-     "--pp and --memory-snapshots do not go together: a rank that is lost may have been the only one with its stage; --save-every saves in "
-     "files"),
+     "--pp and --memory-snapshots do not go together: a rank that is lost may have been the only one with its stage; "
+     "use --save-every to save in files"),
 ])
 def test_what_does_not_go_with_stages_message(text_folder, tmp_path, flags, text):
     code, _, err = run(EXAMPLES / "train_gpt", "--data", text_folder, *GPT_FLAGS, "--pp", 2, *flags, cwd=tmp_path)
@@ -162,8 +162,8 @@ def test_goes_on_in_other_ways(whole_run, text_folder, tmp_path):
 def test_sequences_and_activation_checkpointing_do_not_go_together(text_folder, tmp_path):
     code, _, err = run(EXAMPLES / "train_gpt", "--data", text_folder, *GPT_FLAGS, "--cp", 2, "--activation-checkpointing", 1, cwd=tmp_path)
     assert code == 1
-    assert err == ("train_gpt: error: --cp and --activation-checkpointing do not go together: a block that backward computes again would see "
-                   "this rank's positions alone; leave out one of them\n")
+    assert err == ("train_gpt: error: --cp and --activation-checkpointing do not go together: a block that backward recomputes would see "
+                   "only this rank's positions; leave out one of them\n")
 
 
 def test_numbers_that_do_not_fit(text_folder, tmp_path):

@@ -111,7 +111,7 @@ def test_killed_workers_resume_and_end_with_the_same_bits(tmp_path, text, job):
     num_resumed = sum(kill_one(job, agents, folder, moments, number) for number in range(1, NUM_KILLS + 1))
     assert [agent.finish() for agent in agents] == [0, 0], agents[0].errors + agents[1].errors
 
-    resumed = [int(step) for agent in agents for step in re.findall(r'goes on after step (\d+) of "train_gpt"', agent.output)]
+    resumed = [int(step) for agent in agents for step in re.findall(r'resumes after step (\d+) of "train_gpt"', agent.output)]
     assert num_resumed >= 2 and len(resumed) >= num_resumed, "every restart after the first snapshot resumes"
     assert all(step % 4 == 0 for step in resumed)
     assert logged(folder) == losses
@@ -155,5 +155,5 @@ def test_the_guide_page_does_what_it_says(tmp_path):
     done = process_tree.run(["bash", "-c", script], 600, cwd=tmp_path, env=dict(os.environ, OMP_NUM_THREADS="1"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[cohort] warning: restarting the workers, restart 1 of 3: rank " in done.stderr
-    assert re.search(r'^goes on after step \d+ of "killed" \(epoch \d+, batch \d+\)$', done.stdout, re.M)
+    assert re.search(r'^resumes after step \d+ of "killed" \(epoch \d+, batch \d+\)$', done.stdout, re.M)
     assert done.stdout.rstrip().endswith("the same bits"), done.stdout[-500:]

@@ -123,7 +123,7 @@ def test_other_classes_as_timm(tmp_path):
     torch.save(small_resnet(1, num_classes=20).state_dict(), path)
     expected = by_timm(small_resnet(2, num_classes=10), path, num_classes=10)
     notes = assert_fitted(expected, path, "resnet18d", tmp_path, new=("fc.weight", "fc.bias"), num_classes=10, width=16)
-    assert notes == ['  "fc": begins anew: the file\'s is for 20 classes, the model\'s for 10']
+    assert notes == ['  "fc": newly initialized: the file\'s is for 20 classes, the model\'s for 10']
 
     expected = by_timm(small_resnet(2, num_classes=0), path, num_classes=0)
     notes = assert_fitted(expected, path, "resnet18d", tmp_path, num_classes=0, width=16)
@@ -136,7 +136,7 @@ def test_a_file_without_classifier(tmp_path):
     save_file(state, path)
     expected = {**small_resnet(2, num_classes=10).state_dict(), **state}
     notes = assert_fitted(expected, path, "resnet18d", tmp_path, new=("fc.weight", "fc.bias"), num_classes=10, width=16)
-    assert notes == ['  "fc": begins anew: the file has none']
+    assert notes == ['  "fc": newly initialized: the file has none']
 
 
 @pytest.mark.parametrize("size", [64, 96, 224])
@@ -147,7 +147,7 @@ def test_other_image_sizes_as_timm(size, tmp_path):
     expected = by_timm(model, path, timm_vit.checkpoint_filter_fn, "patch_embed.proj", "head", num_classes=7)
     notes = assert_fitted(expected, path, "vit_tiny", tmp_path, new=("head.weight", "head.bias"), num_classes=7, image_size=size)
     assert notes == [f'  "pos_embed": interpolated from 7x7 patches to {size // 16}x{size // 16}',
-                     '  "head": begins anew: the file\'s is for 20 classes, the model\'s for 7']
+                     '  "head": newly initialized: the file\'s is for 20 classes, the model\'s for 7']
 
 
 def test_torchvisions_old_files_have_no_counters(tmp_path):
@@ -180,4 +180,4 @@ def test_the_example_of_cifar_begins_with_a_file(tmp_path):
                           env=dict(os.environ, COHORT_LOG_LEVEL="info"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "test accuracy" in done.stdout and not (tmp_path / "run").exists()
-    assert '"fc": begins anew' in done.stderr, done.stderr  # what was made to fit is reported
+    assert '"fc": newly initialized' in done.stderr, done.stderr  # what was made to fit is reported

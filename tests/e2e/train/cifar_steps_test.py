@@ -102,7 +102,7 @@ def test_the_trainer_goes_on_after_it_was_killed(data, tmp_path):
     command = [*LAUNCH, EXAMPLES / "cifar_trainer", "--root", data, "--epochs", "12", "--batch-size", "32", "--plot", "--folder", tmp_path / "run"]
     killed_when(lambda: list(tmp_path.glob("run/checkpoints/step-*")), command)
     out = run(command)
-    assert "goes on after step" in out
+    assert "resumes after step" in out
     # A gradient that is wrong, such as one of this rank alone, twice as large or of other images, does not learn that much.
     assert float(re.search(r"test accuracy ([\d.]+)", out).group(1)) >= 0.9, out
     assert {"events", "metrics.csv", "metrics.jsonl", "curves.svg", "curves.png"} <= set(os.listdir(tmp_path / "run"))

@@ -93,7 +93,7 @@ TEST_F(PretrainedTest, ReportSaysWhatWasMadeToFit) {
   ResNet model = resnet18({.num_classes = 3, .in_channels = 1, .width = 8});
   const PretrainedReport report = load_pretrained(*model, path);
   EXPECT_EQ(report.text(), "120 tensors of \"" + path +
-                               "\"\n  \"fc\": begins anew: the file's is for 10 classes, the model's for 3\n"
+                               "\"\n  \"fc\": newly initialized: the file's is for 10 classes, the model's for 3\n"
                                "  \"conv1.weight\": summed up from 3 channels to 1");
 }
 
@@ -140,7 +140,7 @@ TEST_F(PretrainedTest, NamesThatDifferMessageAndNothingIsChanged) {
                                           "  the file does not have 1: \"net2.weight\"\n"
                                           "  the model does not have 1: \"net2.wieght\"\n"
                                           "  hint: the file's \"net2.wieght\" may be the model's \"net2.weight\"\n"
-                                          "  hint: with strict = false names need not be the same");
+                                          "  hint: set strict = false to allow different names");
   EXPECT_TRUE(has_same_values(*model, *before));
 }
 
@@ -156,7 +156,7 @@ TEST_F(PretrainedTest, OthersModelsMessageIsShort) {
                 "\"blocks.0.norm1.weight\" and 13 more\n"
                 "  the model does not have 122: \"layer1.0.conv1.weight\", \"layer1.0.conv2.weight\", "
                 "\"layer1.1.conv1.weight\", \"layer1.1.conv2.weight\", \"layer2.0.conv1.weight\" and 117 more\n"
-                "  hint: with strict = false names need not be the same");
+                "  hint: set strict = false to allow different names");
 }
 
 TEST_F(PretrainedTest, NotStrictTakesWhatThereIs) {
@@ -241,7 +241,7 @@ TEST_F(PretrainedTest, TheSameNameTwiceMessage) {
   const std::string path = save(state);
   ToyModel model;
   EXPECT_EQ(load_error(*model, path), "[cohort] load_pretrained: \"" + path +
-                                          "\" has two tensors \"net1.bias\", apart from what wrappers put into names");
+                                          "\" has two tensors \"net1.bias\", ignoring the prefixes of wrappers");
 }
 
 TEST_F(PretrainedTest, GptsOfOtherKindsMessage) {
@@ -256,7 +256,7 @@ TEST_F(PretrainedTest, GptsOfOtherKindsMessage) {
                 "  the file does not have 7: \"transformer.h.0.ln_1.bias\", \"transformer.h.0.attn.c_attn.bias\", "
                 "\"transformer.h.0.attn.c_proj.bias\", \"transformer.h.0.ln_2.bias\", "
                 "\"transformer.h.0.mlp.c_fc.bias\" and 2 more\n"
-                "  hint: with strict = false names need not be the same");
+                "  hint: set strict = false to allow different names");
 }
 
 }  // namespace

@@ -131,8 +131,9 @@ std::string resnet_error(Fn fn) {
 }
 
 TEST(ResNet, WrongArgumentsMessages) {
-  EXPECT_EQ(resnet_error([] { resnet18({.num_classes = -1}); }),
-            "[cohort] ResNet: num_classes must not be negative, got -1\n  hint: 0 is a model without classifier");
+  EXPECT_EQ(
+      resnet_error([] { resnet18({.num_classes = -1}); }),
+      "[cohort] ResNet: num_classes must not be negative, got -1\n  hint: use 0 for a model without a classifier");
   EXPECT_EQ(resnet_error([] { resnet18({.in_channels = 0}); }),
             "[cohort] ResNet: in_channels must be at least 1, got 0");
   EXPECT_EQ(resnet_error([] { resnet18({.drop_rate = -0.1}); }),

@@ -87,9 +87,9 @@ TEST(VisionTransformer, WrongArgumentsMessages) {
     });
   };
   EXPECT_EQ(with([](auto& o) { o.depth = 0; }), "[cohort] VisionTransformer: depth must be at least 1, got 0");
-  EXPECT_EQ(
-      with([](auto& o) { o.num_classes = -1; }),
-      "[cohort] VisionTransformer: num_classes must not be negative, got -1\n  hint: 0 is a model without classifier");
+  EXPECT_EQ(with([](auto& o) { o.num_classes = -1; }),
+            "[cohort] VisionTransformer: num_classes must not be negative, got -1\n  hint: use 0 for a model without a "
+            "classifier");
   EXPECT_EQ(
       with([](auto& o) { o.image_size = 18; }),
       "[cohort] VisionTransformer: image_size must be a multiple of patch_size, got image_size 18 and patch_size 4");
@@ -100,7 +100,7 @@ TEST(VisionTransformer, WrongArgumentsMessages) {
               VisionTransformer(kTinyViT)->forward(at::zeros({1, 3, 32, 32}));
             }),
             "[cohort] VisionTransformer: forward needs images [batch, 3, 16, 16], got [1, 3, 32, 32]\n"
-            "  hint: image_size is an option of the model");
+            "  hint: set image_size in the model's options");
 }
 
 // Interpolated they would be as large as their file says, and fit nothing.

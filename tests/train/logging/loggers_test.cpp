@@ -39,8 +39,8 @@ TEST(JsonLines, ARunThatBeginsKeepsWhatAnotherHasLogged) {
   testing::internal::CaptureStderr();
   JsonLinesLogger(folder / "metrics.jsonl", {.purge_step = 1}).log_metrics(1, {});
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "[cohort] warning: JsonLinesLogger: the run begins at its first step; what an earlier one logged in \"" +
-                (folder / "") + "\" is kept as metrics.1.jsonl\n");
+            "[cohort] warning: JsonLinesLogger: the run begins at its first step; the logs of an earlier run in \"" +
+                (folder / "") + "\" are kept as metrics.1.jsonl\n");
 }
 
 TEST(JsonLines, SaysWhatIsWrong) {

@@ -82,7 +82,7 @@ TEST(Metric, MeanOfAFunctionCountsSamples) {
   error.update(at::tensor({7.0}), at::tensor({2.0}));
   EXPECT_EQ(only(error), (1 + 0 + 2 + 5) / 4.0);
   EXPECT_EQ(error_text<c10::ValueError>([&] { error.update(at::scalar_tensor(1.0), at::scalar_tensor(1.0)); }),
-            "[cohort] MeanOf: the first dimension of an output is that of samples, and this one has none");
+            "[cohort] MeanOf: the first dimension of an output counts samples, but this output has no dimensions");
 }
 
 TEST(Metric, AccuracyOfSeveralClasses) {
@@ -128,12 +128,12 @@ TEST(Metric, ErrorsMessage) {
               accuracy.update(at::zeros({4, 3}), at::zeros({3}));
             }),
             "[cohort] Accuracy: outputs of sizes [4, 3] do not fit targets of sizes [3]\n"
-            "  hint: outputs are [samples, classes, ...] and targets [samples, ...]; with a threshold both are "
+            "  hint: give outputs [samples, classes, ...] and targets [samples, ...], or with a threshold both are "
             "[samples, ...]");
   EXPECT_EQ(error_text<c10::ValueError>([] { Accuracy({.top_k = 0}); }),
             "[cohort] Accuracy: top_k must be at least 1, not 0");
   EXPECT_EQ(error_text<c10::ValueError>([] { RealSamples(10, {.num_replicas = 2, .rank = 2}); }),
-            "[cohort] RealSamples: no rank 2 of 2 has a part of 10 samples");
+            "[cohort] RealSamples: needs a dataset size >= 0 and 0 <= rank < num_replicas, but got 10, 2 and 2");
   EXPECT_EQ(error_text<c10::ValueError>([] { NoSums metric; }),
             "[cohort] a Metric has at least one sum, but this one has 0");
   Mean mean;

@@ -104,7 +104,7 @@ TEST(AveragedModel, ErrorsMessage) {
             "[cohort] AveragedModel: the model has 1 parameters, but the average 2");
   EXPECT_EQ(
       error_text<c10::ValueError>([&] { average->update_parameters(*Linear(3, 1)); }),
-      "[cohort] AveragedModel: of the parameters number 0 has sizes [1, 3] in the model, but [1, 2] in the average");
+      "[cohort] AveragedModel: number 0 of the parameters has sizes [1, 3] in the model, but [1, 2] in the average");
   EXPECT_EQ(average->n_averaged().item<int64_t>(), 0);
 }
 

@@ -110,10 +110,9 @@ TEST_F(Schedulers, WhereThereIsNoRateMessages) {
   scheduler.step(), scheduler.step();
   EXPECT_EQ(error_text<c10::ValueError>([&] { scheduler.step(); }),
             "Tried to step 3 times. The specified number of total steps is 2");
-  EXPECT_EQ(
-      refusal([](lib::Optimizer& o) { OneCycleLR(o, 0.1, {.total_steps = 10, .pct_start = 0.1}); }),
-      "[cohort] OneCycleLR::step: with these settings a part of the schedule has no steps, so that there is no rate "
-      "at step 0");
+  EXPECT_EQ(refusal([](lib::Optimizer& o) { OneCycleLR(o, 0.1, {.total_steps = 10, .pct_start = 0.1}); }),
+            "[cohort] OneCycleLR::step: with these settings a part of the schedule has no steps, so no rate is defined "
+            "at step 0");
   // As many as there are numbers for: the rate is that of the beginning.
   OneCycleLR endless(optimizer, 0.1, {.epochs = INT64_MAX, .steps_per_epoch = 2});
   endless.step();
@@ -134,7 +133,7 @@ TEST_F(Schedulers, AGroupThatCameLaterMessage) {
               optimizer.add_param_group(lib::OptimizerParamGroup(a_parameter()));
               other.step();
             }),
-            "[cohort] LambdaLR::step: the schedule is of 2 parameter groups, but the optimizer has 3\n"
+            "[cohort] LambdaLR::step: the schedule is for 2 parameter groups, but the optimizer has 3\n"
             "  hint: construct schedulers after the last add_param_group()");
 }
 
@@ -177,11 +176,11 @@ TEST_F(Schedulers, StatesThatDoNotFitMessages) {
   EXPECT_EQ(error_text<c10::ValueError>([&] { step.load_state_dict(checkpoint::detail::empty_dict()); }),
             prefix +
                 "the state has no \"_last_lr\", but nothing\n"
-                "  hint: give it what scheduler.state_dict() has given");
+                "  hint: load a state of scheduler.state_dict()");
   EXPECT_EQ(error_text<c10::ValueError>([&] { step.load_state_dict(cosine.state_dict()); }),
             prefix +
                 "the state has \"T_max\", which this StepLR does not have\n"
-                "  hint: construct it of the kind and with the settings of the run that was saved");
+                "  hint: construct the same kind of scheduler as in the saved run, with the same settings");
   EXPECT_EQ(refusal_of(step, "gamma", "x"), prefix + "\"gamma\" of the state is 'x', not a number");
   EXPECT_EQ(refusal_of(step, "last_epoch", 1.5), prefix + "\"last_epoch\" of the state is 1.5, not a whole number");
   EXPECT_EQ(refusal_of(step, "last_epoch", 1e300),
@@ -190,7 +189,7 @@ TEST_F(Schedulers, StatesThatDoNotFitMessages) {
   EXPECT_EQ(refusal_of(step, "base_lrs", c10::List<double>({0.1, 0.2})),
             prefix +
                 "\"base_lrs\" of the state is of 2 parameter groups, but the optimizer has 1\n"
-                "  hint: construct the optimizer with the groups of the run that was saved");
+                "  hint: construct the optimizer with the parameter groups of the saved run");
   EXPECT_EQ(refusal_of(step, "_last_lr", "x"), prefix + "\"_last_lr\" of the state is 'x', not a list")
       << "the last entry, after those that fit";
   EXPECT_EQ(refusal_of(step, "base_lrs", 3), prefix + "\"base_lrs\" of the state is 3, not a list");
@@ -202,7 +201,8 @@ TEST_F(Schedulers, StatesThatDoNotFitMessages) {
 TEST_F(Schedulers, StatesOfOthersThatDoNotFitMessages) {
   CosineAnnealingWarmRestarts restarts(optimizer, 4);
   const std::string of_restarts = "[cohort] CosineAnnealingWarmRestarts::load_state_dict: ";
-  EXPECT_EQ(refusal_of(restarts, "T_i", 0.0), of_restarts + "\"T_i\" of the state is 0, which is no number from 1 on");
+  EXPECT_EQ(refusal_of(restarts, "T_i", 0.0),
+            of_restarts + "\"T_i\" of the state is 0, which is not a finite number of at least 1");
   MultiStepLR multi(optimizer, {3});
   EXPECT_EQ(refusal_of(multi, "milestones", 3),
             "[cohort] MultiStepLR::load_state_dict: \"milestones\" of the state is 3, not a dict");

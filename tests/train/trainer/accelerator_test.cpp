@@ -112,9 +112,8 @@ TEST(Accelerator, OptimizerOfAnotherModelMessage) {
   const Loader loader(small_data(8), {.batch_size = 4});
   SmallTask task, other;
   const std::string text =
-      ": none of the optimizer's 6 parameters is one of the model's, so it would train nothing\n  hint: build the "
-      "optimizer on "
-      "the parameters of the model that is trained, net->parameters(), once it has all of them";
+      ": none of the optimizer's 6 parameters is one of the model's, so it would train nothing\n  hint: construct the "
+      "optimizer with net->parameters() of the trained model, when it has all its parameters";
   const auto error_of = [](const std::function<void()>& call) { return test::error_of<c10::ValueError>(call); };
   EXPECT_EQ(error_of([&] { Accelerator().prepare(task.model, other.optimizer, loader); }),
             "[cohort] Accelerator" + text);
@@ -144,14 +143,13 @@ TEST(Accelerator, SaysWhatIsWrong) {
   Accelerator accelerator;
   EXPECT_EQ(text_of([&] { accelerator.accumulate(); }), "[cohort] Accelerator: prepare() has not been called");
   EXPECT_EQ(text_of([&] { accelerator.reduce(at::ones({1}), "median"); }),
-            "[cohort] Accelerator: there is no reduction \"median\"\n  hint: \"mean\" or \"sum\"");
+            "[cohort] Accelerator: there is no reduction \"median\"\n  hint: use \"mean\" or \"sum\"");
   SmallTask task;
   const Loader loader(small_data(8), {.batch_size = 4});
   accelerator.prepare(task.model, task.optimizer, loader);
-  EXPECT_EQ(
-      text_of([&] { accelerator.prepare(task.model, task.optimizer, loader); }),
-      "[cohort] Accelerator: prepare() was called before\n  hint: one Accelerator for each model; prepare_loader() "
-      "for more data");
+  EXPECT_EQ(text_of([&] { accelerator.prepare(task.model, task.optimizer, loader); }),
+            "[cohort] Accelerator: prepare() was called before\n  hint: construct one Accelerator per model, and call "
+            "prepare_loader() for more data");
 }
 
 // Rank r has `count` + r samples.
@@ -228,7 +226,7 @@ TEST(Accelerator, DataParallelTakesOneTensorMessage) {
         model(at::ones({4, 2}), at::ones({4, 2}));
       }),
       "[cohort] Accelerator: with strategy \"data_parallel\" a model on several devices takes one tensor and gives "
-      "one\n  hint: strategy \"ddp\" runs any model");
+      "one\n  hint: use strategy \"ddp\", which runs any model");
 }
 
 COHORT_WORKER(accelerator_streams) {

@@ -27,15 +27,14 @@ TEST(Trainer, DoesNotMixCheckpointsOfTwoRuns) {
   const cohort::test::TemporaryFolder folder;
   const std::string path = folder.file("run");
   EXPECT_EQ(two_steps({.folder = path, .resume = Resume::kNever}), "no error");
-  EXPECT_EQ(
-      two_steps({.folder = path, .resume = Resume::kNever}),
-      "[cohort] Trainer: \"" + path +
-          "\" has checkpoints of another run, up to step 2, so this one cannot begin anew there\n  hint: remove the "
-          "folder, name another one, or go on: checkpoint.resume = Resume::kIfThere");
+  EXPECT_EQ(two_steps({.folder = path, .resume = Resume::kNever}),
+            "[cohort] Trainer: \"" + path +
+                "\" has checkpoints of another run, up to step 2, so a new run cannot begin there\n  hint: remove the "
+                "folder, name another one, or set checkpoint.resume = Resume::kIfThere");
   EXPECT_EQ(two_steps({.folder = path, .resume = Resume::kMust}), "no error");
   EXPECT_EQ(two_steps({.folder = folder.file("other"), .resume = Resume::kMust}),
             "[cohort] Trainer: there is no checkpoint in \"" + folder.file("other") +
-                "\" to go on from\n  hint: checkpoint.resume = Resume::kIfThere begins anew then");
+                "\" to resume from\n  hint: set checkpoint.resume = Resume::kIfThere to begin a new run in this case");
 }
 
 TEST(Trainer, GoesOnWithTheSameSettingsAlone) {
@@ -45,8 +44,8 @@ TEST(Trainer, GoesOnWithTheSameSettingsAlone) {
   EXPECT_EQ(two_steps({.folder = path, .settings = {{"width", int64_t{16}}, {"new", 0.5}}}), "no error");
   EXPECT_EQ(two_steps({.folder = path, .settings = {{"name", std::string("a")}, {"width", int64_t{32}}}}),
             "[cohort] Trainer: the checkpoint in \"" + path +
-                "\" was made with width = 16, but this run has 32\n  hint: go on with the settings that the run began "
-                "with, or begin another one in another folder");
+                "\" was made with width = 16, but this run has 32\n  hint: resume with the settings that the run began "
+                "with, or begin a new run in another folder");
 }
 
 TEST(Trainer, SaysThatAllIsDoneAlready) {
@@ -61,9 +60,9 @@ TEST(Trainer, SaysThatAllIsDoneAlready) {
   };
   EXPECT_THAT(fit({.max_epochs = 2, .checkpoint = checkpoint}), Not(HasSubstr("nothing is left")));
   EXPECT_EQ(fit({.max_epochs = 2, .checkpoint = checkpoint}),
-            "goes on after step 4 of \"" + checkpoint.folder +
-                "\" (epoch 2, batch 0)\nnothing is left to train: all 2 epochs are done already; more of them go on, "
-                "another folder for checkpoints begins anew\n");
+            "resumes after step 4 of \"" + checkpoint.folder +
+                "\" (epoch 2, batch 0)\nnothing is left to train: all 2 epochs are done already; raise the limit to "
+                "continue, or name another checkpoint folder to begin a new run\n");
   EXPECT_THAT(fit({.max_steps = 4, .checkpoint = checkpoint}), HasSubstr("nothing is left to train: all 4 steps are"));
 }
 

@@ -129,18 +129,18 @@ std::string refusal_of(TrainerOptions options) {
 
 TEST(TrainerDims, Messages) {
   EXPECT_EQ(refusal_of({.strategy = {.kind = "single"}, .dims = {.tp = 2}}),
-            "[cohort] Trainer: dims are for strategy \"fsdp\", but this is \"single\"\n  hint: with \"fsdp\" "
-            "dims.dp_replicate alone makes copies, as \"ddp\" does");
+            "[cohort] Trainer: dims are for strategy \"fsdp\", but this is \"single\"\n  hint: use \"fsdp\" with "
+            "dims.dp_replicate alone for replicas, as in \"ddp\"");
 }
 
 COHORT_WORKER(trainer_dims_messages) {
   REQUIRE_EQUAL(refusal_of({.strategy = {.kind = "fsdp"}, .fsdp_replicas = 1, .dims = {.tp = 2}}),
-                "[cohort] Trainer: dims exclude fsdp_replicas, fsdp.mesh and fsdp.process_group\n  hint: "
-                "dims.dp_replicate and dims.dp_shard say the same");
+                "[cohort] Trainer: dims exclude fsdp_replicas, fsdp.mesh and fsdp.process_group\n  hint: use "
+                "dims.dp_replicate and dims.dp_shard instead");
   REQUIRE_EQUAL(
       refusal_of({.strategy = {.kind = "fsdp"}, .dims = {.pp = 2}, .checkpoint = {.memory_every = 1}}),
       "[cohort] Trainer: checkpoint.memory_every and dims.pp exclude each other, as a rank that is lost may have "
-      "been the only one with its stage\n  hint: checkpoint.every_steps saves in files");
+      "been the only one with its stage\n  hint: set checkpoint.every_steps to save in files");
   barrier();  // rank 0 has the store
 }
 
@@ -350,17 +350,15 @@ COHORT_WORKER(trainer_stages_messages) {
     change(task);
     return cohort::test::error_of([&] { trainer.fit(task, Loader(small_data(8), {.batch_size = 4})); });
   };
-  REQUIRE_EQUAL(
-      refusal({}, [](StagedTask& task) { task.pipeline = nullptr; }),
-      "[cohort] Trainer: dims.pp = 2, but the task has no pipeline\n  hint: its model is a stage, and its member "
-      "`pipeline` points to the PipelineSchedule that runs it (pipeline_step.h)");
-  REQUIRE_EQUAL(
-      refusal({},
-              [](StagedTask& task) {
-                task.metrics = {{"own", test::Accuracy()}};
-              }),
-      "[cohort] Trainer: metric \"own\" has no sums(), but only the ranks with the last stage see outputs\n  hint: "
-      "task_metric.h says what sums() and value() are");
+  REQUIRE_EQUAL(refusal({}, [](StagedTask& task) { task.pipeline = nullptr; }),
+                "[cohort] Trainer: dims.pp = 2, but the task has no pipeline\n  hint: make its model a stage, and let "
+                "its member `pipeline` point to the PipelineSchedule that runs it (pipeline_step.h)");
+  REQUIRE_EQUAL(refusal({},
+                        [](StagedTask& task) {
+                          task.metrics = {{"own", test::Accuracy()}};
+                        }),
+                "[cohort] Trainer: metric \"own\" has no sums(), but only the ranks with the last stage see outputs\n  "
+                "hint: see task_metric.h for sums() and value()");
   barrier();  // rank 0 has the store
 }
 
@@ -371,8 +369,8 @@ COHORT_WORKER(trainer_stages_tuner_message) {
   task.optimizer = &optimizer;
   REQUIRE_EQUAL(
       cohort::test::error_of([&] { trainer.find_learning_rate(task, Loader(small_data(8), {.batch_size = 4})); }),
-      "[cohort] Trainer: find_learning_rate is not for models in stages, whose steps run whole\n  hint: a few "
-      "fits, with max_steps, tell the same");
+      "[cohort] Trainer: find_learning_rate does not support models in stages, whose steps also run backward\n  hint: "
+      "run a few fits with max_steps instead");
   barrier();  // rank 0 has the store
 }
 

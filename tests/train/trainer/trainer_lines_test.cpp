@@ -213,9 +213,8 @@ COHORT_WORKER(trainer_stages_that_others_have) {
   REQUIRE_EQUAL(
       cohort::test::error_of([&] { trainer.fit(bare, loader); }),
       "[cohort] Trainer: other ranks have this stage, too, with other data, but nothing averages its gradients with "
-      "theirs\n  hint: fully_shard(stage, {.mesh = trainer.options().strategy.fsdp.mesh}), before its optimizer and "
-      "its "
-      "pipeline are made");
+      "theirs\n  hint: call fully_shard(stage, {.mesh = trainer.options().strategy.fsdp.mesh}) before its optimizer "
+      "and its pipeline are made");
   HalfTask sharded(*trainer.mesh());
   sharded.take(fully_shard(sharded.part, {.mesh = trainer.options().strategy.fsdp.mesh}));
   trainer.fit(sharded, loader);
@@ -274,7 +273,7 @@ COHORT_WORKER(trainer_stages_of_16_bits) {
   };
   const std::string text =
       "[cohort] Trainer: precision \"bf16\" converts a model before it is wrapped, but this one, or a part of it, is "
-      "wrapped already, and not in bfloat16\n  hint: net->to(at::kBFloat16) before fully_shard or "
+      "wrapped already, and not in bfloat16\n  hint: call net->to(at::kBFloat16) before fully_shard or "
       "DistributedDataParallel, and before its optimizer is made";
   const std::string none = cohort::test::error_of([] {});
   REQUIRE_EQUAL(wrapped_by(sharded, false), text);
@@ -366,10 +365,10 @@ COHORT_WORKER(trainer_stages_last_batch) {
   REQUIRE_EQUAL(
       fit({}, {.batch_size = 4}),
       "[cohort] Trainer: the last batch of an epoch has 2 samples instead of 4, but a pipeline wants batches of "
-      "one size\n  hint: .drop_last = true leaves it out (DataLoaderOptions)");
+      "one size\n  hint: set .drop_last = true (DataLoaderOptions) to leave it out");
   REQUIRE_EQUAL(fit({}, {.batch_size = 4}, /*num_microbatches=*/4, /*dynamic=*/true),
                 "[cohort] Trainer: the last batch of an epoch has 2 samples, which do not make 4 microbatches\n  hint: "
-                ".drop_last = true leaves it out (DataLoaderOptions)");
+                "set .drop_last = true (DataLoaderOptions) to leave it out");
   REQUIRE_EQUAL(fit({}, {.batch_size = 4}, /*num_microbatches=*/2, /*dynamic=*/true), none);
   REQUIRE_EQUAL(fit({}, {.batch_size = 4, .drop_last = true}), none);
   REQUIRE_EQUAL(fit({}, {.batch_size = 16}), none);
@@ -404,7 +403,7 @@ COHORT_WORKER(trainer_stages_predict) {
                 "predict(net, batch) with pipeline_prediction (pipeline_step.h)");
   const std::string text =
       "[cohort] Trainer: a task with a pipeline needs evaluate(net, batch) to be evaluated, as step(net, batch) runs "
-      "backward, too\n  hint: pipeline_evaluation (pipeline_step.h)";
+      "backward, too\n  hint: use pipeline_evaluation (pipeline_step.h)";
   REQUIRE_EQUAL(cohort::test::error_of([&] { trainer.validate(silent, loader); }), text);
   REQUIRE_EQUAL(cohort::test::error_of([&] { trainer.fit(silent, loader, loader); }), text);
   PredictingTask task(*trainer.mesh());

@@ -91,7 +91,7 @@ TEST(TrainerLoop, AnIterableMayEndBeforeTheLimit) {
   EXPECT_EQ(error_of<c10::ValueError>([&] {
               Trainer(quiet({.max_steps = 3})).fit(task, data::DataLoader(NumberStream(0), {.batch_size = 4}));
             }),
-            "[cohort] Trainer: an epoch has no batch to train on\n  hint: look at the data set's size, drop_last and "
+            "[cohort] Trainer: an epoch has no batch to train on\n  hint: check the dataset's size, drop_last and "
             "limit_train_batches");
 }
 
@@ -134,7 +134,7 @@ TEST(TrainerLoop, AnOptimizerWithoutParametersMessage) {
       .model = task.model, .loss = [](const at::Tensor& a, const at::Tensor&) { return a.sum(); }, .optimizer = &empty};
   const Loader loader(small_data(8), {.batch_size = 4});
   EXPECT_EQ(error_of<c10::ValueError>([&] { Trainer(quiet({.max_epochs = 1})).fit(nothing_to_train, loader); }),
-            "[cohort] Trainer: the task's optimizer has no parameters\n  hint: make it of net->parameters()");
+            "[cohort] Trainer: the task's optimizer has no parameters\n  hint: construct it with net->parameters()");
 }
 
 TEST(TrainerLoop, KeepsTheBestThatIsSavedTwice) {
@@ -228,7 +228,8 @@ TEST(TrainerLoop, RefusesAnIntervalThatAnEpochHasNot) {
   EXPECT_EQ(error_of<c10::ValueError>(
                 [&] { Trainer(quiet({.max_epochs = 1, .val_check_interval = 6})).fit(task, loader, loader); }),
             "[cohort] Trainer: val_check_interval = 6 batches, but an epoch has 5, so there would never be a "
-            "validation\n  hint: a smaller one, or a fraction of an epoch; limit_val_batches = 0 makes none");
+            "validation\n  hint: use a smaller interval, or a fraction of an epoch; limit_val_batches = 0 turns "
+            "validation off");
   EXPECT_EQ(error_of([&] { Trainer(quiet({.max_epochs = 1, .val_check_interval = 6})).fit(task, loader); }),
             "no error");
   struct Count : Callback {

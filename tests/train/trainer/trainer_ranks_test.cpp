@@ -90,7 +90,7 @@ TEST(TrainerRanks, WhatItRefusesBeforeThereIsAGroupReachesTheLauncher) {
   EXPECT_EQ(results[0].exit_code, -SIGABRT);
   EXPECT_THAT(base::read_file(file).value(),
               testing::HasSubstr("{\"message\": {\"message\": \"c10::ValueError: [cohort] Trainer: max_epochs is not "
-                                 "negative, but got -1\\n  hint: 0 means none\""));
+                                 "negative, but got -1\\n  hint: use 0 for none\""));
 }
 
 COHORT_WORKER(trainer_fsdp_equals_ddp) {
@@ -199,8 +199,8 @@ TEST(TrainerRanks, GoOnWithAnotherNumberOfRanks) {
   // 48 samples, 2 ranks: 6 steps of 8 samples an epoch.
   EXPECT_EQ(output_of(2, {folder.file("a"), "first"}), "steps 4, batches 4, accumulation 1, rate 0.05\n");
   EXPECT_EQ(output_of(1, {folder.file("a"), "refuse", "refuse"}),
-            "[cohort] Trainer: the checkpoint was made by 2 ranks, but the job has 1\n  hint: "
-            "checkpoint.on_new_world_size says what else may happen\n");
+            "[cohort] Trainer: the checkpoint was made by 2 ranks, but the job has 1\n  hint: set "
+            "checkpoint.on_new_world_size to another value\n");
   EXPECT_EQ(output_of(1, {folder.file("a"), "rest"}), "steps 12, batches 16, accumulation 2, rate 0.05\n");
   output_of(2, {folder.file("b"), "first"});
   EXPECT_EQ(output_of(1, {folder.file("b"), "rest", "scale"}), "steps 20, batches 16, accumulation 1, rate 0.025\n");
@@ -218,22 +218,21 @@ COHORT_WORKER(trainer_refuses) {
     return std::string("no error");
   };
   REQUIRE(text_of({.strategy = {.kind = "single"}}) ==
-          "[cohort] Trainer: strategy \"single\" is for one process, but the job has 2\n  hint: strategy \"ddp\", or "
-          "\"auto\"; or start the program without a launcher");
-  REQUIRE(
-      text_of({.strategy = {.devices = 4}}) ==
-      "[cohort] Trainer: devices = 4 asks for as many processes on each host, but this one has 2\n  hint: cohort run "
-      "--standalone --nproc-per-node 4 PROGRAM, or cohort::spawn; with devices = 0 the Trainer takes what the "
-      "launcher gives");
+          "[cohort] Trainer: strategy \"single\" is for one process, but the job has 2\n  hint: use strategy \"ddp\" "
+          "or \"auto\", or start the program without a launcher");
+  REQUIRE(text_of({.strategy = {.devices = 4}}) ==
+          "[cohort] Trainer: devices = 4 asks for as many processes on each host, but this one has 2\n  hint: start it "
+          "with cohort run "
+          "--standalone --nproc-per-node 4 PROGRAM, or with cohort::spawn; with devices = 0 the Trainer takes what the "
+          "launcher gives");
   REQUIRE(
       text_of({.strategy = {.num_nodes = 2}}) ==
       "[cohort] Trainer: num_nodes = 2 with 2 processes on each host makes 4 processes, but the job has 2\n  hint: on "
       "each host: cohort run --nnodes 2 --nproc-per-node 2 --rdzv-endpoint HOST:PORT PROGRAM; with num_nodes = 0 the "
       "Trainer takes what the launcher gives");
-  REQUIRE(
-      text_of({.strategy = {.kind = "fsdp"}, .fsdp_replicas = 3}) ==
-      "[cohort] Trainer: fsdp_replicas = 3: replicas have as many ranks each, but the job has 2\n  hint: a number that "
-      "divides 2");
+  REQUIRE(text_of({.strategy = {.kind = "fsdp"}, .fsdp_replicas = 3}) ==
+          "[cohort] Trainer: fsdp_replicas = 3: all replicas have the same number of ranks, but the job has 2\n  hint: "
+          "use a number that divides 2");
   {
     // Hosts with unequal numbers of ranks: of three on each, or one, on this one.
     setenv("LOCAL_WORLD_SIZE", get_rank() == 0 ? "3" : "1", 1);
@@ -250,8 +249,8 @@ COHORT_WORKER(trainer_refuses) {
     text = test::text_of(error);
   }
   REQUIRE(text == "[cohort] Trainer: this rank has " + std::to_string(2 + get_rank()) +
-                      " batches an epoch, but others have from 2 to 3, so some would wait for ever\n  hint: a "
-                      "DistributedSampler for the loader, or none, so that the Trainer shares the data out");
+                      " batches an epoch, but others have from 2 to 3, so some would wait forever\n  hint: give the "
+                      "loader a DistributedSampler, or no sampler, so that the Trainer shards the data");
 }
 
 TEST(TrainerRanks, RefuseWhatDoesNotFitTheJob) { run_workers("trainer_refuses").expect_success(); }

@@ -222,8 +222,8 @@ TEST(Trainer, NamesTheFirstTensorThatIsNotFinite) {
     return error_of([&] { trainer.fit(task, Loader(data, {.batch_size = 4})); });
   };
   const std::string hint =
-      "\n  hint: a lower learning rate, gradient_clip_norm, or another look at the data; finite_check = "
-      "FiniteCheck::kNone trains on";
+      "\n  hint: lower the learning rate, set gradient_clip_norm, or check the data; finite_check = FiniteCheck::kNone "
+      "turns this check off";
   EXPECT_EQ(text_of([](SmallTask&, at::Tensor& inputs) { inputs[5][2].fill_(NAN); }),
             "[cohort] Trainer: the loss is nan in step 1 (epoch 0, batch 1) on rank 0\n  the first tensor that is not "
             "finite is tensor 0 of the batch, which holds nan or infinity in 1 of 24 elements" +
@@ -238,11 +238,10 @@ TEST(Trainer, NamesTheFirstGradientThatIsNotFinite) {
   SmallTask task;
   task.model->second->weight.register_hook([](const at::Tensor& gradient) { return gradient / 0.0; });
   Trainer trainer(quiet({.max_epochs = 1, .finite_check = FiniteCheck::kGradients}));
-  EXPECT_EQ(
-      error_of([&] { trainer.fit(task, Loader(small_data(8), {.batch_size = 4})); }),
-      "[cohort] Trainer: gradients are not finite in step 0 (epoch 0, batch 0) on rank 0\n  the first one is that "
-      "of \"second.weight\", which holds nan or infinity in 48 of 48 elements\n  hint: a lower learning rate, or "
-      "another look at the loss; finite_check = FiniteCheck::kLoss does not look at gradients");
+  EXPECT_EQ(error_of([&] { trainer.fit(task, Loader(small_data(8), {.batch_size = 4})); }),
+            "[cohort] Trainer: gradients are not finite in step 0 (epoch 0, batch 0) on rank 0\n  the first one is the "
+            "gradient of \"second.weight\", which holds nan or infinity in 48 of 48 elements\n  hint: lower the "
+            "learning rate, or check the loss function; finite_check = FiniteCheck::kLoss does not check gradients");
 }
 
 TEST(Trainer, SaysWhatIsWrongWithOptions) {
@@ -250,32 +249,31 @@ TEST(Trainer, SaysWhatIsWrongWithOptions) {
     return error_of<c10::ValueError>([&] { Trainer{options}; });
   };
   EXPECT_EQ(text_of({.strategy = {.kind = "dpp"}}),
-            "[cohort] Trainer: there is no strategy \"dpp\" (did you mean \"ddp\"?)\n  hint: \"auto\", \"single\", "
+            "[cohort] Trainer: there is no strategy \"dpp\" (did you mean \"ddp\"?)\n  hint: use \"auto\", \"single\", "
             "\"ddp\", \"fsdp\" or \"data_parallel\"");
   EXPECT_EQ(
       text_of({.strategy = {.kind = "ddp", .devices = 2}}),
       "[cohort] Trainer: strategy \"ddp\" on 2 devices needs 2 processes, but this one was started alone\n  hint: "
-      "cohort run --standalone --nproc-per-node 2 PROGRAM, or cohort::spawn");
+      "start it with cohort run --standalone --nproc-per-node 2 PROGRAM, or with cohort::spawn");
   EXPECT_EQ(
       text_of({.strategy = {.kind = "fsdp", .devices = 2, .num_nodes = 3}}),
       "[cohort] Trainer: strategy \"fsdp\" on 6 devices needs 6 processes, but this one was started alone\n  hint: "
-      "on each host: cohort run --nnodes 3 --nproc-per-node 2 --rdzv-endpoint HOST:PORT PROGRAM");
+      "start it on each host with cohort run --nnodes 3 --nproc-per-node 2 --rdzv-endpoint HOST:PORT PROGRAM");
   EXPECT_EQ(text_of({.precision = "bf16-mixd"}),
-            "[cohort] Trainer: there is no precision \"bf16-mixd\" (did you mean \"bf16-mixed\"?)\n  hint: \"32\", "
+            "[cohort] Trainer: there is no precision \"bf16-mixd\" (did you mean \"bf16-mixed\"?)\n  hint: use \"32\", "
             "\"bf16-mixed\", \"16-mixed\" or \"bf16\"");
   EXPECT_EQ(text_of({.max_epochs = -1}),
-            "[cohort] Trainer: max_epochs is not negative, but got -1\n  hint: 0 means none");
+            "[cohort] Trainer: max_epochs is not negative, but got -1\n  hint: use 0 for none");
   EXPECT_EQ(text_of({.gradient_accumulation_steps = 0}),
             "[cohort] Trainer: gradient_accumulation_steps is at least 1, but got 0");
-  EXPECT_EQ(
-      text_of({.gradient_clip_norm = 1, .gradient_clip_value = 1}),
-      "[cohort] Trainer: gradient_clip_norm and gradient_clip_value exclude each other\n  hint: the norm keeps the "
-      "gradient's direction");
+  EXPECT_EQ(text_of({.gradient_clip_norm = 1, .gradient_clip_value = 1}),
+            "[cohort] Trainer: gradient_clip_norm and gradient_clip_value exclude each other\n  hint: set only "
+            "gradient_clip_norm, which keeps the gradient's direction");
   EXPECT_EQ(
       text_of({.limit_val_batches = 1.5}),
       "[cohort] Trainer: limit_val_batches is a fraction from 0.0 to 1.0 or a whole number of batches, but got 1.5");
   EXPECT_EQ(text_of({.checkpoint = {.memory_every = -1}}),
-            "[cohort] Trainer: checkpoint.memory_every is not negative, but got -1\n  hint: 0 means none");
+            "[cohort] Trainer: checkpoint.memory_every is not negative, but got -1\n  hint: use 0 for none");
   EXPECT_EQ(text_of({.fsdp_replicas = 2}),
             "[cohort] Trainer: fsdp_replicas = 2 is for strategy \"fsdp\", but this is \"single\"");
 }
@@ -286,22 +284,21 @@ TEST(Trainer, SaysWhatIsWrongWithATask) {
   const auto text_of = [&](const TrainerOptions& options, auto& task) {
     return error_of<c10::ValueError>([&] { Trainer(quiet(options)).fit(task, loader); });
   };
-  EXPECT_EQ(text_of({}, task),
-            "[cohort] Trainer: nothing says when training ends\n  hint: set max_epochs, max_steps or max_time");
+  EXPECT_EQ(text_of({}, task), "[cohort] Trainer: fit has no limit\n  hint: set max_epochs, max_steps or max_time");
   Task no_optimizer{.model = task.model, .loss = [](const at::Tensor& a, const at::Tensor&) { return a.sum(); }};
   EXPECT_EQ(text_of({.max_epochs = 1}, no_optimizer),
-            "[cohort] Trainer: fit needs an optimizer, and the task has none\n  hint: Task{.model = net, .loss = "
-            "cross_entropy, .optimizer = &optimizer}");
+            "[cohort] Trainer: fit needs an optimizer, and the task has none\n  hint: give it one: Task{.model = net, "
+            ".loss = cross_entropy, .optimizer = &optimizer}");
   Task no_loss{.model = task.model};
   EXPECT_EQ(text_of({.max_epochs = 1}, no_loss),
-            "[cohort] Trainer: the task's loss is an empty function\n  hint: Task{.model = net, .loss = cross_entropy, "
-            "...}");
+            "[cohort] Trainer: the task's loss is an empty function\n  hint: give it one: Task{.model = net, .loss = "
+            "cross_entropy, ...}");
   Task no_mean{.model = task.model,
                .loss = [](const at::Tensor& a, const at::Tensor&) { return a; },
                .optimizer = &task.optimizer};
   EXPECT_EQ(text_of({.max_epochs = 1, .finite_check = FiniteCheck::kNone}, no_mean),
-            "[cohort] Trainer: the task's loss must be a tensor of one element, but has 12\n  hint: the mean over the "
-            "batch, as most loss functions give it");
+            "[cohort] Trainer: the task's loss must be a tensor of one element, but has 12\n  hint: return the mean "
+            "over the batch, as most loss functions do");
   EXPECT_EQ(error_of<c10::ValueError>([&] { Trainer(quiet({})).validate(no_mean, loader); }),
             text_of({.max_epochs = 1, .finite_check = FiniteCheck::kNone}, no_mean));
 }
@@ -367,9 +364,10 @@ TEST(Trainer, DataParallelEqualsOneDevice) {
   options.strategy.data_parallel_devices = {at::kCPU, at::kCPU};
   options.strategy.device = at::Device(at::kMeta);  // the replicas say where batches go
   EXPECT_EQ(Trainer(quiet(options)).device(), at::kCPU);
-  EXPECT_EQ(error_of<c10::ValueError>([&] { Trainer(quiet(options)).fit(whole, loader); }),
-            "[cohort] Trainer: strategy \"data_parallel\" cuts batches for several replicas of the model, so the task "
-            "needs loss(output, target) instead of step(net, batch)\n  hint: strategy \"ddp\" runs any task");
+  EXPECT_EQ(
+      error_of<c10::ValueError>([&] { Trainer(quiet(options)).fit(whole, loader); }),
+      "[cohort] Trainer: strategy \"data_parallel\" splits batches among several replicas of the model, so the task "
+      "needs loss(output, target) instead of step(net, batch)\n  hint: use strategy \"ddp\", which runs any task");
 }
 
 TEST(Trainer, ComputesInLowPrecision) {

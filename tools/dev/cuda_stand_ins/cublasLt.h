@@ -1,3 +1,3 @@
-// Stands in for cuBLAS's header: what LibTorch's headers name of it.
+// Replaces cuBLAS's header: declares only what LibTorch's headers use.
 #pragma once
 typedef struct cublasLtContext* cublasLtHandle_t;

@@ -1,4 +1,4 @@
-// Stands in for cuBLAS's header: what LibTorch's headers name of it.
+// Replaces cuBLAS's header: declares only what LibTorch's headers use.
 #pragma once
 typedef struct cublasContext* cublasHandle_t;
 typedef enum { CUBLAS_STATUS_SUCCESS = 0 } cublasStatus_t;

@@ -1,4 +1,4 @@
-// Stands in for cuSOLVER's header: what LibTorch's headers name of it.
+// Replaces cuSOLVER's header: declares only what LibTorch's headers use.
 #pragma once
 #include "cusolver_common.h"
 typedef struct cusolverDnContext* cusolverDnHandle_t;

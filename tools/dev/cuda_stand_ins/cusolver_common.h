@@ -1,3 +1,3 @@
-// Stands in for cuSOLVER's header: what LibTorch's headers name of it.
+// Replaces cuSOLVER's header: declares only what LibTorch's headers use.
 #pragma once
 typedef enum { CUSOLVER_STATUS_SUCCESS = 0 } cusolverStatus_t;

@@ -1,4 +1,4 @@
-// Stands in for cuSPARSE's header: what LibTorch's headers name of it.
+// Replaces cuSPARSE's header: declares only what LibTorch's headers use.
 #pragma once
 typedef struct cusparseContext* cusparseHandle_t;
 typedef enum { CUSPARSE_STATUS_SUCCESS = 0 } cusparseStatus_t;

@@ -1,4 +1,4 @@
-/// Arrays of the layer files as tensors.
+/// Converts arrays of the layer files to tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,7 @@ namespace cohort::data::detail {
 
 at::ScalarType scalar_type_of(files::DType dtype);
 
-/// A contiguous tensor that owns the array's memory; nothing is copied.
+/// Returns a contiguous tensor that owns the array's memory, without copying.
 at::Tensor to_tensor(files::ArrayData array);
 
 }  // namespace cohort::data::detail

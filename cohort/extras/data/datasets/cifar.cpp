@@ -18,22 +18,22 @@
 namespace cohort::data {
 namespace {
 
-// The largest file of the real sets has 154 MB.
+// The largest file of the official datasets has 154 MB.
 constexpr size_t kMaxFileBytes = size_t{512} << 20;
 
 struct CifarFile {
   std::string name;
-  const char* md5;  // of Python's version
+  const char* md5;  // in Python's version
 };
 
-// Where a set's files are, and what is in them.
+// The files of a dataset, and their content.
 struct CifarFiles {
-  const char* set;  // in the catalogue
+  const char* set;  // name in the catalogue
   const char* binary_folder;
   const char* pickled_folder;
   std::vector<CifarFile> batches;
-  CifarFile names;           // of Python's version
-  std::string binary_names;  // of the binary version
+  CifarFile names;           // in Python's version
+  std::string binary_names;  // in the binary version
   std::string names_key;
   std::string labels_key;
   files::CifarLayout layout;
@@ -79,7 +79,7 @@ bool is_folder(const std::string& path) {
   return std::filesystem::is_directory(path, error);
 }
 
-// A copy: what is mapped would end the program if somebody shortened the file.
+// Copies the file, as shortening a mapped file would end the program.
 std::string read_set_file(const std::string& path) { return comm::or_throw(base::read_file(path, kMaxFileBytes)); }
 
 void check_digest(const std::string& path, const char* md5) {
@@ -138,8 +138,8 @@ LoadedCifar load_cifar(const std::string& root, const CifarFiles& set, bool may_
     return load_binary(binary, set);
   }
   TORCH_CHECK(is_folder(pickled), "[cohort] neither \"", set.binary_folder, "\" nor \"", set.pickled_folder,
-              "\" is in \"", root, "\"\n  hint: .download = true, or: cohort-data fetch ", set.set, " --root ", root,
-              "\n  hint: a small stand-in: cohort-data make ", set.set, " --root ", root);
+              "\" is in \"", root, "\"\n  hint: set .download = true, or run: cohort-data fetch ", set.set, " --root ",
+              root, "\n  hint: for a small synthetic dataset, run: cohort-data make ", set.set, " --root ", root);
   return load_pickled(pickled, set, check_integrity);
 }
 

@@ -14,10 +14,10 @@
 namespace cohort::data {
 namespace {
 
-// So many rows are kept as text's numbers (double) before they become tensors.
+// The number of rows that are kept as doubles before they become tensors.
 constexpr int64_t kCsvRowsPerBlock = 8192;
 
-// Classes are numbered as they come; this sorts them by name, and gives the labels the new numbers.
+// Sorts classes, which are numbered in the order of their occurrence, by name, and renumbers the labels.
 at::Tensor sort_classes(const at::Tensor& labels, std::vector<std::string>* classes) {
   std::vector<int64_t> order(classes->size());
   std::iota(order.begin(), order.end(), int64_t{0});
@@ -74,9 +74,9 @@ struct CsvIterator::State {
 
 CsvIterator::CsvIterator(const std::string& path, const CsvOptions& options)
     : state_(std::make_unique<State>(State{detail::CsvRows(path, options)})) {
-  TORCH_CHECK_VALUE(options.label_type != CsvLabelType::kClassNames || !options.classes.empty(),
-                    "[cohort] a CsvStream cannot know the classes before it has read the file\n  hint: give them by "
-                    "CsvOptions::classes");
+  TORCH_CHECK_VALUE(
+      options.label_type != CsvLabelType::kClassNames || !options.classes.empty(),
+      "[cohort] a CsvStream cannot know the classes before it has read the file\n  hint: set CsvOptions::classes");
 }
 CsvIterator::CsvIterator(CsvIterator&&) noexcept = default;
 CsvIterator::~CsvIterator() = default;

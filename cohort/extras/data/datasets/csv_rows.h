@@ -1,4 +1,4 @@
-/// CsvRows: the records of a CSV file as numbers, by the columns that CsvOptions name.
+/// CsvRows: the records of a CSV file as numbers, from the columns in CsvOptions.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ namespace cohort::data::detail {
 
 class CsvRows {
  public:
-  /// Throws as CsvDataset's constructor.
+  /// Throws like CsvDataset's constructor.
   CsvRows(const std::string& path, const CsvOptions& options);
 
-  /// Appends the features and the labels of the next record to tensors' contents: false at the end of the file.
+  /// Appends the features and the labels of the next record. Returns false at the end of the file.
   bool next();
-  /// What next() has appended since the last call: [rows, features], and [rows] or [rows, labels].
+  /// Returns the rows that next() has appended since the last call: [rows, features], and [rows] or [rows, labels].
   CsvExample take();
   int64_t num_rows() const { return num_rows_; }
 
   std::vector<std::string> feature_names() const;
-  /// Class names in the order of the numbers that the labels have.
+  /// Class names in the order of the labels' numbers.
   const std::vector<std::string>& classes() const { return classes_; }
 
  private:

@@ -1,4 +1,4 @@
-/// download(): official data sets, from where they are published.
+/// download(): gets official datasets from where they are published.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace cohort::data {
 
-/// Gets a set ("cifar10", "mnist", ...: `cohort-data list` names them) into the folder `root`, unless it is there: downloaded,
-/// compared with its published digest, and unpacked. What the datasets of this library do when `.download = true`.
+/// Gets a dataset ("cifar10", "mnist", ...; `cohort-data list` lists them) into the folder `root`, unless it is there: downloads
+/// it, compares its published digest, and unpacks it. Datasets of this library call it if `.download = true`.
 ///
-/// Any number of ranks may call it: of those with one `root` on one host, one downloads while the others wait.
-/// Throws c10::Error that says what could not be reached, and what to do where there is no network.
+/// Any number of ranks may call it: on one host, with the same `root`, one rank downloads while the others wait. Throws
+/// c10::Error, which says what could not be reached, and what to do without a network.
 COHORT_API void download(const std::string& name, const std::string& root);
 
 }  // namespace cohort::data

@@ -16,13 +16,13 @@
 namespace cohort::data {
 namespace {
 
-constexpr int64_t kImageDims = 3;  // of a file with images: how many, height, width
+constexpr int64_t kImageDims = 3;  // in a file of images: number, height, width
 
-// The file itself, or the same with .gz; the file's name where neither is there.
+// Returns the path of the file, or of the same with .gz; `path` if neither exists.
 std::string find_idx(const std::string& path) {
   std::error_code error;
   for (const char* ending : {"", ".gz"}) {
-    // What cannot be looked at is taken, too: whoever opens it says why.
+    // Takes a file that cannot be examined, too, as opening it reports why.
     if (std::filesystem::exists(path + ending, error) || error) return path + ending;
   }
   return path;
@@ -50,8 +50,8 @@ MnistPaths find_mnist(const std::string& root, const std::string& name, const st
       return mnist_paths(root, name, options.train);
     }
     TORCH_CHECK(false, "[cohort] ", name, " is not there: neither \"", path,
-                "\" nor the same with .gz exists\n  hint: .download = true, or: cohort-data fetch ", set, " --root ",
-                root);
+                "\" nor the same with .gz exists\n  hint: set .download = true, or run: cohort-data fetch ", set,
+                " --root ", root);
   }
   return paths;
 }

@@ -7,8 +7,8 @@
 ///
 ///     imagenet/train/cat/1.jpg, imagenet/train/cat/more/2.png, imagenet/train/dog/3.jpeg   ->   cat is 0, dog is 1
 ///
-/// The folder is listed once, by the constructor. Files that vanish, shrink or turn out damaged later are errors of get() that
-/// name them, which DataLoaderOptions::skip_unreadable leaves out.
+/// The constructor lists the folder once. If files disappear, shrink or are damaged later, get() throws errors that name them;
+/// DataLoaderOptions::skip_unreadable leaves them out.
 ///
 /// Thread-safety: const; any number of threads may read. Copies share the list.
 #pragma once
@@ -29,14 +29,15 @@ namespace cohort::data {
 
 struct ImageFolderOptions {
   ImageReadMode mode = ImageReadMode::kRgb;
-  /// Decode JPEGs smaller, as DecodeImageOptions::decode_size: a fraction of the time, and slightly other pixels.
+  /// Decodes JPEGs to a smaller size, as DecodeImageOptions::decode_size: takes a fraction of the time, with slightly different
+  /// pixels.
   int64_t decode_size = 0;
   bool apply_exif_orientation = false;
   int64_t max_pixels = 178'956'970;
-  /// Classes without files are no error.
+  /// Whether classes may have no files.
   bool allow_empty = false;
-  /// torchvision lists .ppm, .bmp, .pgm, .tif, .tiff and .webp too, which cannot be decoded here. True: leave such files out.
-  /// False: they are an error of the constructor.
+  /// Whether to leave out .ppm, .bmp, .pgm, .tif, .tiff and .webp, which torchvision lists, but which cannot be decoded here. If
+  /// false, they are an error of the constructor.
   bool skip_other_formats = false;
 };
 
@@ -45,15 +46,15 @@ class COHORT_API ImageFolder {
   /// (image, label): uint8 [channels, height, width] and int64 [].
   using Example = std::pair<at::Tensor, at::Tensor>;
 
-  /// Throws c10::Error where there are no classes, or classes without files (in torchvision's words), for folders that cannot be
-  /// read, links that lead in a circle, and formats that cannot be decoded.
+  /// Throws c10::Error if there are no classes, or classes without files (with torchvision's texts), for folders that cannot be
+  /// read, circular links, and formats that cannot be decoded.
   explicit ImageFolder(const std::string& root, ImageFolderOptions options = {});
 
-  /// Throws c10::IndexError outside [0, size() - 1], c10::Error for a file that cannot be read.
+  /// Throws c10::IndexError outside [0, size() - 1], and c10::Error for a file that cannot be read.
   Example get(int64_t index) const;
   int64_t size() const;
 
-  /// Names of the classes, by label; in the order of the names.
+  /// Names of the classes, by label, in the order of the names.
   const std::vector<std::string>& classes() const;
   std::map<std::string, int64_t> class_to_idx() const;
   /// Path and label of each example.

@@ -21,7 +21,7 @@ namespace cohort::data {
 namespace {
 
 constexpr size_t kMaxImageFile = size_t{1} << 30;
-// Rights before the umask, as Python's open() has them.
+// Permissions before the umask, as with Python's open().
 constexpr mode_t kImageFileMode = 0666;
 
 at::Tensor decode_bytes(std::string name, std::string_view bytes, ImageReadMode mode,
@@ -50,7 +50,7 @@ at::Tensor tensor_of_bytes(const std::string& bytes) {
   return result;
 }
 
-// Calls `encode` with the image, which it may not keep.
+// Calls `encode` with the image, which is valid only during the call.
 template <typename Encode>
 std::string encode_planes(const at::Tensor& image, const char* who, Encode encode) {
   TORCH_CHECK_TYPE(image.defined() && image.dim() == 3 && image.is_cpu() && image.scalar_type() == at::kByte,

@@ -16,7 +16,7 @@ namespace cohort::data::detail {
 struct NumpyRows::State {
   files::RandomAccessFile file;
   files::ArrayLayout layout;
-  /// Where rows do not lie in one piece of a file: all of them.
+  /// All rows, if they are not contiguous in the file.
   files::ArrayData in_memory;
   std::vector<int64_t> row_shape = {};
   uint64_t row_bytes = 0;

@@ -1,14 +1,13 @@
-/// NumpyDataset: NumPy arrays of equal first dimension; example i is row i of each, as torch.utils.data.TensorDataset.
+/// NumpyDataset: NumPy arrays of equal first size, as torch.utils.data.TensorDataset: example i is row i of each.
 ///
 ///     NumpyDataset dataset("images.npy", "labels.npy");
 ///     auto packed = numpy_dataset_of_npz<2>("data.npz", {"images", "labels"});
 ///     DataLoader loader(dataset, {.batch_size = 32, .shuffle = true});
 ///     for (auto& [image, label] : loader) ...
 ///
-/// Rows of a .npy file are read when they are asked for (by pread, straight into the tensor of the batch), so that it may
-/// be larger than the memory, and a file that is shortened meanwhile is an error, not a SIGBUS as with a mapped file.
-/// Members of an archive, and files in Fortran's order, whose rows do not lie in one piece, are read into memory at the
-/// beginning.
+/// Reads rows of a .npy file when they are needed (with pread, directly into the tensor of the batch), so the file may be larger
+/// than the memory. If it is shortened meanwhile, reading throws, unlike a mapped file, which raises SIGBUS. Reads members of an
+/// archive, and files in Fortran order, whose rows are not contiguous, into memory at the beginning.
 ///
 /// Thread-safety: const; any number of threads may read. Copies share the files.
 #pragma once
@@ -30,16 +29,16 @@ namespace cohort::data {
 
 namespace detail {
 
-/// One array, by rows.
+/// An array, read by rows.
 class COHORT_API NumpyRows {
  public:
-  /// Throws c10::Error for what is no .npy file, c10::ValueError for an array without dimensions.
+  /// Throws c10::Error for a file that is not a .npy file, and c10::ValueError for an array without dimensions.
   static NumpyRows open(const std::string& path);
   static std::vector<NumpyRows> open_npz(const std::string& path, const std::vector<std::string>& names);
 
-  /// A tensor of its own. Throws c10::IndexError outside [0, size() - 1], c10::Error when reading fails.
+  /// Returns a new tensor. Throws c10::IndexError outside [0, size() - 1], and c10::Error if reading fails.
   at::Tensor row(int64_t index) const;
-  /// [indices, ...], one tensor for the whole batch.
+  /// Returns [indices, ...], one tensor for the whole batch.
   at::Tensor rows(const std::vector<int64_t>& indices) const;
   int64_t size() const;
 
@@ -50,7 +49,7 @@ class COHORT_API NumpyRows {
   std::shared_ptr<const State> state_;
 };
 
-/// Throws c10::ValueError unless all have the same number of rows; returns it.
+/// Returns the common number of rows. Throws c10::ValueError if the arrays differ in it.
 COHORT_API int64_t check_numpy_rows(const NumpyRows* arrays, size_t count);
 
 }  // namespace detail
@@ -58,7 +57,7 @@ COHORT_API int64_t check_numpy_rows(const NumpyRows* arrays, size_t count);
 template <size_t N>
 class NumpyDataset {
  public:
-  /// Paths of .npy files. Throws c10::Error for what is no such file, c10::ValueError for lengths that differ.
+  /// Takes paths of .npy files. Throws c10::Error for other files, and c10::ValueError if lengths differ.
   template <typename... Paths>
   requires(sizeof...(Paths) == N &&
            (std::is_convertible_v<Paths, std::string> && ...)) explicit NumpyDataset(const Paths&... paths)
@@ -66,11 +65,11 @@ class NumpyDataset {
   explicit NumpyDataset(std::array<detail::NumpyRows, N> arrays)
       : arrays_(std::move(arrays)), size_(detail::check_numpy_rows(arrays_.data(), N)) {}
 
-  /// A tuple of N rows. Throws c10::IndexError outside [0, size() - 1].
+  /// Returns a tuple of N rows. Throws c10::IndexError outside [0, size() - 1].
   auto get(int64_t index) const {
     return tuple_of([index](const detail::NumpyRows& array) { return array.row(index); });
   }
-  /// The rows of a whole batch, stacked.
+  /// Returns the stacked rows of a batch.
   auto get_batch(const std::vector<int64_t>& indices) const {
     return tuple_of([&indices](const detail::NumpyRows& array) { return array.rows(indices); });
   }
@@ -90,8 +89,7 @@ template <typename... Paths>
 requires(std::is_convertible_v<Paths, std::string>&&...) NumpyDataset(const Paths&...)
 ->NumpyDataset<sizeof...(Paths)>;
 
-/// Members of an .npz archive by their names, such as {"x", "y"}; those of arrays given to np.savez without a name are
-/// "arr_0" ...
+/// Reads members of an .npz archive by their names, such as {"x", "y"}; arrays given to np.savez without a name are "arr_0" ...
 template <size_t N>
 NumpyDataset<N> numpy_dataset_of_npz(const std::string& path, const std::array<std::string, N>& names) {
   const auto rows = detail::NumpyRows::open_npz(path, {names.begin(), names.end()});

@@ -44,7 +44,7 @@ at::ScalarType scalar_type_of(DType dtype) {
 
 at::Tensor to_tensor(files::ArrayData array) {
   const auto options = at::TensorOptions(scalar_type_of(array.dtype));
-  // A deleter can be copied, so the memory is shared.
+  // Shared, as std::function needs a deleter that can be copied.
   std::shared_ptr<char[]> bytes = std::move(array.bytes);
   void* const data = bytes.get();
   return at::from_blob(
@@ -64,7 +64,7 @@ void save_npy(const std::string& path, const at::Tensor& tensor) {
     if (theirs == tensor.scalar_type()) dtype = &ours;
   }
   TORCH_CHECK_VALUE(dtype, "[cohort] NumPy has no type for a tensor of ", tensor.scalar_type(),
-                    "\n  hint: convert it first, such as by tensor.to(at::kFloat)");
+                    "\n  hint: convert it first, for example with tensor.to(at::kFloat)");
   const at::Tensor plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous();
   const auto* const data = static_cast<const char*>(plain.const_data_ptr());
   comm::or_throw(files::write_npy(path, *dtype, plain.sizes(), {data, plain.nbytes()}));

@@ -34,7 +34,7 @@ bool is_reconstruct(const PythonName& name) {
 bool is_from_buffer(const PythonName& name) { return is_numpys(name.module, "numeric") && name.name == "_frombuffer"; }
 bool is_array_type(const PythonName& name) { return name.module == "numpy" && name.name == "ndarray"; }
 bool is_dtype(const PythonName& name) { return name.module == "numpy" && name.name == "dtype"; }
-// What Python 3 writes bytes with in protocols 0 to 2.
+// Python 3 writes bytes with it in protocols 0 to 2.
 bool is_encode(const PythonName& name) { return name.module == "_codecs" && name.name == "encode"; }
 
 std::string refuse_numpy_name(const PythonName& name) {
@@ -49,7 +49,7 @@ std::string refuse_numpy_name(const PythonName& name) {
   TORCH_CHECK_VALUE(false, "[cohort] cannot unpickle a NumPy array: ", what);
 }
 
-// A string of Python 2 that happens to be UTF-8 came as str.
+// A string of Python 2 was read as str if it is valid UTF-8.
 std::string_view raw_bytes(const PickleValue& value) {
   if (!value.is(PickleKind::kText) && !value.is(PickleKind::kBytes)) refuse("its elements are not bytes");
   return value.text();
@@ -86,7 +86,7 @@ at::Tensor make_array(const std::vector<int64_t>& shape, bool is_fortran, std::s
   return array.permute(order).contiguous();
 }
 
-// numpy.dtype("u1", ...). Its state says how elements lie in memory, where bytes have no choice.
+// numpy.dtype("u1", ...). Its state is about byte order and alignment, which bytes do not have.
 bool is_uint8(const PickleValue& value) {
   if (!value.is(PickleKind::kObject) || !is_dtype(value.name())) return false;
   const Values& arguments = value.arguments();
@@ -106,7 +106,7 @@ at::Tensor from_buffer(const Values& arguments) {
   return make_array(shape_of(arguments[2]), arguments[3].is_text("F"), raw_bytes(arguments[0]));
 }
 
-// The state: (1, shape, dtype, is_fortran, bytes).
+// The state is (1, shape, dtype, is_fortran, bytes).
 at::Tensor reconstruct(const PickleValue& object) {
   const Values& arguments = object.arguments();
   const bool is_array =

@@ -1,4 +1,4 @@
-/// Pickles that hold NumPy's arrays, read without running anything of what they say.
+/// Reads pickles of NumPy's arrays without running their code.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -7,10 +7,9 @@
 
 namespace cohort::data::detail {
 
-/// A pickle of protocol 0 to 5, of Python 2 or 3 and of any NumPy from 2009 on: dicts, lists, numbers, texts, and arrays of
-/// uint8, which become uint8 tensors (contiguous, of their own memory). Python 2's strings become str where they are UTF-8, and
-/// bytes elsewhere. Throws c10::ValueError for anything else; above all for every other name than those that such arrays are
-/// made with.
+/// Reads a pickle of protocol 0 to 5, of Python 2 or 3 and of any NumPy from 2009 on: dicts, lists, numbers, texts, and arrays of
+/// uint8, which become uint8 tensors (contiguous, with their own memory). Python 2's strings become str if they are UTF-8, else
+/// bytes. Throws c10::ValueError for anything else, above all for all names except those that make such arrays.
 c10::IValue unpickle_numpy(std::string_view data);
 
 }  // namespace cohort::data::detail

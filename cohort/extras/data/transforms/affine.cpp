@@ -19,7 +19,7 @@ namespace {
 
 double radians(double degrees) { return degrees * std::numbers::pi / 180.0; }
 
-// [1, height, width, 2], in the coordinates of grid_sample: -1 and 1 are the image's edges.
+// Returns [1, height, width, 2] in the coordinates of grid_sample: -1 and 1 are the image's edges.
 at::Tensor grid_of(const AffineMatrix& matrix, ImageSize from, ImageSize to) {
   at::Tensor grid = at::empty({1, to.height, to.width, 2}, at::kFloat);
   auto* place = grid.mutable_data_ptr<float>();
@@ -58,7 +58,7 @@ AffineMatrix inverse_matrix(const AffineMap& map) {
 }
 
 ImageSize size_of_all(const AffineMatrix& matrix, ImageSize size) {
-  // As _compute_affine_output_size, in float32 as there: what lies less than this beyond a pixel does not count.
+  // As _compute_affine_output_size, in float32 as there: a smaller part of a pixel does not count.
   constexpr float kTolerance = 1e-4F;
   const double half_width = 0.5 * static_cast<double>(size.width);
   const double half_height = 0.5 * static_cast<double>(size.height);
@@ -85,7 +85,7 @@ at::Tensor move_pixels(const at::Tensor& image, const AffineMatrix& matrix, Inte
                        std::optional<double> fill, ImageSize size) {
   const bool is_nearest = interpolation == InterpolationMode::kNearest;
   at::Tensor pixels = image.to(image.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  // A channel of ones beside the others tells how much of a pixel comes from the image.
+  // An additional channel of ones tells how much of a pixel comes from the image.
   if (fill) pixels = at::cat({pixels, at::ones({1, image.size(1), image.size(2)}, pixels.options())});
   const at::Tensor grid = grid_of(matrix, {height_of(image), width_of(image)}, size).to(pixels.scalar_type());
   at::Tensor moved = at::grid_sampler(pixels.unsqueeze(0), grid, /*interpolation_mode=*/is_nearest ? 1 : 0,

@@ -152,7 +152,7 @@ at::Tensor adjust_hue(const at::Tensor& image, double factor) {
     to[i + count] = pixel.green;
     to[i + 2 * count] = pixel.blue;
   }
-  // As convert_image_dtype: every byte stands for an equal part of 0 .. 1.
+  // As convert_image_dtype: every byte represents an equal part of 0 .. 1.
   return is_bytes ? result.mul_(256.0 - 1e-3).to(at::kByte) : result.to(image.scalar_type());
 }
 

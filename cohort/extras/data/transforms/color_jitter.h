@@ -1,4 +1,4 @@
-/// ColorJitter, as torchvision.transforms: brightness, contrast, saturation and hue at random, in a random order.
+/// ColorJitter, as torchvision.transforms: changes brightness, contrast, saturation and hue at random, in a random order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 
 namespace cohort::data {
 
-/// Bounds of a factor, or one number v for those around the factor that changes nothing: [max(0, 1 - v), 1 + v], for hue [-v, v].
+/// Bounds of a factor, or one number v for the bounds [max(0, 1 - v), 1 + v], for hue [-v, v].
 struct JitterRange {
   JitterRange() = default;
   JitterRange(double around_) : around(around_) {}                         // NOLINT(google-explicit-constructor)
@@ -30,13 +30,13 @@ struct ColorJitterOptions {
 
 class COHORT_API ColorJitter {
  public:
-  /// Throws c10::ValueError for a negative number, for bounds outside [0, inf), of hue outside [-0.5, 0.5].
+  /// Throws c10::ValueError for a negative number, and for bounds outside [0, inf), for hue outside [-0.5, 0.5].
   explicit ColorJitter(const ColorJitterOptions& options);
-  /// Throws c10::TypeError for an image that has neither one channel nor three.
+  /// Throws c10::TypeError unless the image has 1 or 3 channels.
   at::Tensor operator()(const at::Tensor& image, SampleRandom& random) const;
 
  private:
-  /// Brightness, contrast, saturation, hue; nothing where they do not change.
+  /// Bounds of brightness, contrast, saturation and hue. Absent if it does not change.
   std::array<std::optional<std::array<double, 2>>, 4> bounds_;
 };
 

@@ -38,7 +38,7 @@ std::array<int64_t, 4> four_sides(const std::vector<int64_t>& padding) {
   return {padding[0], padding[1], padding[2], padding[3]};
 }
 
-// Which pixel of a row of `length` stands at each place of the padded one.
+// Returns the source pixel for each position of a padded row of `length`.
 at::Tensor sources(int64_t length, int64_t before, int64_t after, PaddingMode mode) {
   const int64_t most = mode == PaddingMode::kEdge ? INT64_MAX : mode == PaddingMode::kReflect ? length - 1 : length;
   TORCH_CHECK_VALUE(std::max(before, after) <= most, "[cohort] pad_image cannot mirror ", std::max(before, after),
@@ -86,7 +86,7 @@ at::Tensor CenterCrop::operator()(const at::Tensor& image) const {
 
 CropPlace CenterCrop::place(ImageSize image) const {
   const auto start = [](int64_t length, int64_t wanted) {
-    // What an image lacks is padded, rounded down on the first side; then nothing is left to choose.
+    // Pads a smaller image, rounding the first side down. Then there is nothing to choose.
     if (length <= wanted) return -((wanted - length) / 2);
     return python_round(static_cast<double>(length - wanted) / 2.0);
   };
@@ -98,7 +98,7 @@ RandomCrop::RandomCrop(ImageSize size, RandomCropOptions options) : size_(size),
   if (!options_.padding.empty()) four_sides(options_.padding);
 }
 
-// Left, top, right and bottom, of both kinds of padding.
+// Returns left, top, right and bottom, the sums of both kinds of padding.
 std::array<int64_t, 4> RandomCrop::sides_for(ImageSize image) const {
   std::array<int64_t, 4> sides{};
   if (!options_.padding.empty()) sides = four_sides(options_.padding);
@@ -137,7 +137,7 @@ at::Tensor RandomCrop::operator()(const at::Tensor& image, SampleRandom& random)
   const auto pad = [&](const std::vector<int64_t>& padding) {
     whole = pad_image(whole, padding, options_.fill, options_.padding_mode);
   };
-  // In steps, as torchvision does: mirrored pixels may be mirrored again.
+  // In steps, as torchvision: pixels that were mirrored may be mirrored again.
   if (!options_.padding.empty()) pad(options_.padding);
   if (const int64_t more = (image_size.width + left + right - width_of(whole)) / 2; more > 0) pad({more, 0});
   if (const int64_t more = (image_size.height + top + bottom - height_of(whole)) / 2; more > 0) pad({0, more});
@@ -166,7 +166,7 @@ RandomResizedCrop::Part RandomResizedCrop::choose_part(ImageSize image, SampleRa
       return {top, random.integer(0, image.width - width + 1), height, width};
     }
   }
-  // The middle, as much of it as the bounds of the ratio leave.
+  // The middle of the image, as large as the bounds of the ratio allow.
   ImageSize part = image;
   const double ratio = image_width / image_height;
   if (ratio < options_.ratio[0]) part.height = python_round(image_width / options_.ratio[0]);

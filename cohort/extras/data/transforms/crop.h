@@ -14,42 +14,42 @@
 
 namespace cohort::data {
 
-/// Where a part of an image begins; a negative number is in the padding before it.
+/// The upper left corner of a crop in an image; a negative number is in the padding before it.
 struct CropPlace {
   int64_t top;
   int64_t left;
 };
 
-/// The middle of an image; a smaller one is padded with zeros.
+/// Crops the middle of an image, and pads a smaller one with zeros.
 class COHORT_API CenterCrop {
  public:
-  /// Throws c10::ValueError for sizes that are not positive; so do the others.
+  /// Throws c10::ValueError for sizes that are not positive, as the other transforms here.
   explicit CenterCrop(ImageSize size);
   at::Tensor operator()(const at::Tensor& image) const;
   at::Tensor operator()(const at::Tensor& image, SampleRandom&) const { return (*this)(image); }
 
   ImageSize size() const { return size_; }
-  /// The part it takes of an image of this size.
+  /// Returns the corner of the crop in an image of this size.
   CropPlace place(ImageSize image) const;
 
  private:
   ImageSize size_;
 };
 
-/// What lies beyond the edge of an image: a number, the edge's pixel, or the image mirrored at the edge, without or with the
-/// edge's pixel itself.
+/// The pixels beyond the edge of an image: a number, the edge's pixel, or the image mirrored at the edge, without or with the
+/// edge's pixel.
 enum class PaddingMode { kConstant, kEdge, kReflect, kSymmetric };
 
 struct RandomCropOptions {
-  /// One number for all sides, two for (left and right, top and bottom), four for (left, top, right, bottom).
+  /// One number for all sides, two for (left and right, top and bottom), or four for (left, top, right, bottom).
   std::vector<int64_t> padding = {};
-  /// Pad an image that is too small.
+  /// Whether to pad an image that is too small.
   bool pad_if_needed = false;
   double fill = 0;
   PaddingMode padding_mode = PaddingMode::kConstant;
 };
 
-/// A part of this size, each place as often.
+/// Crops to this size, with a random corner, uniformly distributed.
 class COHORT_API RandomCrop {
  public:
   explicit RandomCrop(ImageSize size, RandomCropOptions options = {});
@@ -57,9 +57,9 @@ class COHORT_API RandomCrop {
   at::Tensor operator()(const at::Tensor& image, SampleRandom& random) const;
 
   ImageSize size() const { return size_; }
-  /// The part it would take of an image of this size. Throws as operator() does.
+  /// Draws the corner of a crop in an image of this size. Throws like operator().
   CropPlace choose_place(ImageSize image, SampleRandom& random) const;
-  /// The number that it pads with; nothing: it never pads; NaN: with pixels of the image.
+  /// The number that it pads with; absent if it never pads, NaN if it pads with pixels of the image.
   std::optional<double> padding_value() const;
 
  private:
@@ -70,14 +70,14 @@ class COHORT_API RandomCrop {
 };
 
 struct RandomResizedCropOptions {
-  /// Bounds of the part's area, relative to the image's, and of its width relative to its height.
+  /// Bounds of the crop's area relative to the image's, and of its width relative to its height.
   std::array<double, 2> scale = {0.08, 1.0};
   std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};
   InterpolationMode interpolation = InterpolationMode::kBilinear;
   bool antialias = true;
 };
 
-/// A part of a random size and shape, resized to `size`.
+/// Crops a part of a random size and shape, and resizes it to `size`.
 class COHORT_API RandomResizedCrop {
  public:
   explicit RandomResizedCrop(ImageSize size, RandomResizedCropOptions options = {});
@@ -89,7 +89,7 @@ class COHORT_API RandomResizedCrop {
     int64_t height;
     int64_t width;
   };
-  /// The part it would take of an image of this size.
+  /// Draws the part for an image of this size.
   Part choose_part(ImageSize image, SampleRandom& random) const;
 
  private:
@@ -97,8 +97,7 @@ class COHORT_API RandomResizedCrop {
   RandomResizedCropOptions options_;
 };
 
-/// The image with so many more pixels on each side. Throws c10::ValueError where kReflect or kSymmetric need more pixels than
-/// there are.
+/// Returns the image with padding on each side. Throws c10::ValueError if kReflect or kSymmetric need more pixels than there are.
 COHORT_API at::Tensor pad_image(const at::Tensor& image, const std::vector<int64_t>& padding, double fill = 0,
                                 PaddingMode mode = PaddingMode::kConstant);
 

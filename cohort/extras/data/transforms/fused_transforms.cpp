@@ -18,7 +18,7 @@ constexpr int64_t kBytes = 256;
 
 bool is_value_map(const Transform& transform) { return transform.target<ToTensor>() || transform.target<Normalize>(); }
 
-// What a transform pads with; nothing: it does not pad. NaN: it pads with more than one number.
+// Returns the number that a transform pads with; absent if it does not pad, NaN if it pads with different numbers.
 std::optional<double> padding_value(const Transform& transform) {
   if (transform.target<CenterCrop>()) return 0.0;
   const auto* const crop = transform.target<RandomCrop>();
@@ -30,7 +30,7 @@ bool can_be_fused(const Transform& transform) {
          transform.target<RandomVerticalFlip>() || transform.target<CenterCrop>() || transform.target<RandomCrop>();
 }
 
-// Where the last transforms begin that can be done in one pass.
+// Returns the index of the first of the last transforms that can be fused.
 size_t begin_of_end(const std::vector<Transform>& transforms) {
   size_t first = transforms.size();
   int num_padding = 0;
@@ -39,7 +39,7 @@ size_t begin_of_end(const std::vector<Transform>& transforms) {
     if (value && (std::isnan(*value) || ++num_padding > 1)) break;
     --first;
   }
-  // Normalize takes no bytes, so what comes before it is not for this class, unless ToTensor does.
+  // Normalize does not take bytes, so transforms before it need a ToTensor to be fused.
   bool has_floats = false;
   for (size_t i = first; i < transforms.size(); ++i) {
     if (transforms[i].target<Normalize>() && !has_floats) first = i + 1;
@@ -57,7 +57,7 @@ at::Tensor map_values(const std::vector<Transform>& transforms, size_t first, at
 }
 
 void write_row(const uint8_t* pixel, int64_t step, const std::array<float, 256>& table, float* begin, float* end) {
-  // Two loops of a known step beside the general one: the compiler makes better code of them.
+  // Separate loops for the known steps, which the compiler optimizes better.
   const int64_t count = end - begin;
   if (step == 1) {
     for (int64_t i = 0; i < count; ++i) begin[i] = table[pixel[i]];
@@ -128,7 +128,7 @@ bool FusedTransforms::make_tables(const std::vector<Transform>& transforms) {
     has_floats = has_floats || transforms[i].target<ToTensor>();
     const auto value = padding_value(transforms[i]);
     if (!value) continue;
-    if (!has_floats && !(*value >= 0 && *value < kBytes)) return false;  // padding itself says what it thinks of that
+    if (!has_floats && !(*value >= 0 && *value < kBytes)) return false;  // padding itself reports the error
     const auto dtype = has_floats ? at::kFloat : at::kByte;
     const at::Tensor fill = map_values(transforms, i, at::full({num_channels, 1, 1}, *value, dtype)).contiguous();
     std::memcpy(fills_.data(), fill.const_data_ptr<float>(), fill.nbytes());

@@ -1,10 +1,10 @@
-/// FusedTransforms: the last transforms of a Compose, done in one pass over an image of bytes. Private to this folder.
+/// FusedTransforms: runs the last transforms of a Compose in one pass over a uint8 image. Private to this folder.
 ///
-/// RandomCrop, CenterCrop and flips only say which pixel goes where, and what ToTensor and Normalize make of a byte is one of 256
-/// numbers for each channel, which these transforms themselves have computed beforehand. So the result is, bit for bit, what the
-/// transforms give one after the other, and the random numbers are drawn in the same order.
+/// RandomCrop, CenterCrop and flips only move pixels, and ToTensor and Normalize map a byte to one of 256 numbers per channel,
+/// which the transforms themselves compute in advance. So the result has the same bits as the transforms one after the other, and
+/// random numbers are drawn in the same order.
 ///
-/// Thread-safety: const; any number of threads, each with a SampleRandom of its own.
+/// Thread-safety: const; any number of threads, each with its own SampleRandom.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,7 +24,7 @@
 
 namespace cohort::data {
 
-/// The pixels of an image, wherever they lie. Strides in bytes.
+/// The pixels of an image with any layout. Strides in bytes.
 struct ByteImage {
   const uint8_t* data;
   int64_t num_channels;
@@ -34,13 +34,13 @@ struct ByteImage {
   int64_t column_stride;
 };
 
-/// Along one axis: place p of the result is pixel `from + step * p` of the image, if that is in [begin, end); else it is padding.
+/// One axis: position p of the result is pixel `from + step * p` of the image if p is in [begin, end); else it is padding.
 struct PixelAxis {
   explicit PixelAxis(int64_t length_) : length(length_), end(length_) {}
-  /// `length` places from place `start` on; what is outside of those there are is padding.
+  /// Crops to `new_length` positions from position `start` on; positions beyond the existing ones are padding.
   void crop(int64_t start, int64_t new_length);
   void flip();
-  /// The places [first, second) that are no padding.
+  /// Returns the positions [first, second) that are not padding.
   std::pair<int64_t, int64_t> inside() const;
 
   int64_t length;
@@ -57,17 +57,17 @@ struct PixelPlaces {
 
 class COHORT_TEST_API FusedTransforms {
  public:
-  /// As many of the last transforms as can be done in one pass: at most one of them pads, with one number, and ToTensor is among
-  /// them. Null: none.
+  /// Fuses as many of the last transforms as possible: at most one of them pads, with one number, and ToTensor is among them.
+  /// Returns null if none can be fused.
   static std::shared_ptr<const FusedTransforms> at_end_of(const std::vector<Transform>& transforms);
 
-  /// The position of the first of them.
+  /// The index of the first fused transform.
   size_t first() const { return first_; }
-  /// Whether it can do this image: bytes on the CPU, with as many channels as Normalize has numbers for.
+  /// Whether it supports this image: bytes on the CPU, with as many channels as Normalize has numbers for.
   bool takes(const at::Tensor& image) const;
   bool takes_channels(int64_t num_channels) const { return tables_.size() == 1 || num_channels == num_tables(); }
 
-  /// Draws where the pixels go. Throws as the transforms do.
+  /// Draws the positions of the pixels. Throws like the transforms.
   PixelPlaces choose_places(ImageSize image, SampleRandom& random) const;
   /// Writes [channels, rows, columns].
   void write(const ByteImage& image, const PixelPlaces& places, float* result) const;
@@ -80,7 +80,7 @@ class COHORT_TEST_API FusedTransforms {
 
   size_t first_ = 0;
   std::vector<Move> moves_;
-  /// What becomes of each byte, and of padding: by channel, or one for all.
+  /// The results for each byte, and for padding: per channel, or one for all.
   std::vector<std::array<float, 256>> tables_;
   std::vector<float> fills_;
 };

@@ -8,7 +8,7 @@
 namespace cohort::data {
 namespace {
 
-// In the loader's memory for batches, if a loader reads.
+// Takes the loader's memory for batches, if a loader reads.
 at::Tensor empty_stack(at::IntArrayRef sizes, at::ScalarType dtype) {
   auto* const memory = detail::BatchMemory::current();
   const size_t num_bytes = static_cast<size_t>(c10::multiply_integers(sizes)) * c10::elementSize(dtype);
@@ -18,7 +18,7 @@ at::Tensor empty_stack(at::IntArrayRef sizes, at::ScalarType dtype) {
 
 }  // namespace
 
-// Whether the next row of `rows_` is for an image like this one.
+// Whether the next row of `rows_` fits an image like this one.
 bool ImageStack::makes_room(at::IntArrayRef sizes, at::ScalarType dtype) {
   if (!list_.empty() || num_images_ == max_images_) return false;
   if (num_images_ == 0) {
@@ -35,7 +35,7 @@ float* ImageStack::next(at::IntArrayRef sizes) {
 }
 
 void ImageStack::add(const at::Tensor& image) {
-  // Strides may tell collate() more than sizes do, and gradients must find their way back.
+  // Only plain images: collate() handles other strides, and gradients must be propagated.
   const bool is_plain = image.defined() && image.layout() == at::kStrided && image.is_cpu() && image.is_contiguous() &&
                         !image.requires_grad();
   if (is_plain && makes_room(image.sizes(), image.scalar_type())) {
@@ -47,7 +47,7 @@ void ImageStack::add(const at::Tensor& image) {
 }
 
 at::Tensor ImageStack::join() {
-  if (!list_.empty() || num_images_ == 0) return collate(list_);  // which throws for none
+  if (!list_.empty() || num_images_ == 0) return collate(list_);  // throws if it is empty
   return num_images_ == rows_.size(0) ? rows_ : rows_.narrow(0, 0, num_images_);
 }
 

@@ -1,5 +1,5 @@
-/// ImageStack: the images of a batch, each written where the batch has it, so that none is copied twice. What comes out is what
-/// collate() makes of the same images, errors included.
+/// ImageStack: the images of a batch, each written at its place in the batch, so that none is copied twice. The result and the
+/// errors are those of collate() with the same images.
 ///
 /// Thread-safety: none; one thread at a time.
 #pragma once
@@ -15,15 +15,15 @@ namespace cohort::data {
 
 class COHORT_API ImageStack {
  public:
-  /// For at most so many images.
+  /// Makes a stack for at most `max_images` images.
   explicit ImageStack(int64_t max_images) : max_images_(max_images) {}
 
-  /// Memory for the next image, which counts as written: contiguous, float32. Null: the images before are of another kind; add()
-  /// it.
+  /// Returns the memory of the next image, which counts as written: contiguous, float32. Null if the images before are of another
+  /// kind; then call add().
   float* next(at::IntArrayRef sizes);
   void add(const at::Tensor& image);
 
-  /// [images, ...]. Throws as collate() does, so not for images of different sizes. Throws c10::IndexError for none.
+  /// Returns [images, ...]. Throws like collate(), for example if sizes differ. Throws c10::IndexError without images.
   at::Tensor join();
 
  private:
@@ -32,7 +32,7 @@ class COHORT_API ImageStack {
 
   int64_t max_images_;
   int64_t num_images_ = 0;
-  at::Tensor rows_;  ///< those images, as long as all of them are alike
+  at::Tensor rows_;  ///< the images, as long as all are of one kind
   std::vector<at::Tensor> list_;
 };
 

@@ -1,5 +1,5 @@
-/// MixUp and CutMix, as torchvision.transforms.v2: each image of a batch with something of the one before it, and labels that
-/// say how much of each.
+/// MixUp and CutMix, as torchvision.transforms.v2: mix each image of a batch with the one before it, and make labels with the
+/// share of each image.
 ///
 ///     SampleRandom random(seed, epoch, /*index=*/step * world_size + rank);
 ///     const auto [inputs, targets] = MixUp({.num_classes = 10})(images, labels, random);
@@ -17,19 +17,19 @@
 namespace cohort::data {
 
 struct MixOptions {
-  /// How many columns labels get that are numbers of classes. 0: labels are shares already, [batch, classes].
+  /// The number of classes if labels are class numbers. 0 means that labels are shares already, [batch, classes].
   int64_t num_classes = 0;
   /// The share is drawn from Beta(alpha, alpha).
   double alpha = 1.0;
 };
 
-/// Images are added, each weighted by its share.
+/// Adds images, weighted by their shares.
 class COHORT_API MixUp {
  public:
   /// Throws c10::ValueError unless alpha > 0 and num_classes >= 0.
   explicit MixUp(MixOptions options);
-  /// `images` [batch, channels, height, width], floating; `labels` int64 [batch], or floating [batch, classes].
-  /// Returns: images, and labels [batch, classes] of the images' dtype. Throws c10::ValueError for other shapes and dtypes.
+  /// `images`: [batch, channels, height, width], floating point; `labels`: int64 [batch], or floating point [batch, classes].
+  /// Returns: images, and labels [batch, classes] with the images' dtype. Throws c10::ValueError for other shapes and dtypes.
   std::pair<at::Tensor, at::Tensor> operator()(const at::Tensor& images, const at::Tensor& labels,
                                                SampleRandom& random) const;
 
@@ -37,10 +37,10 @@ class COHORT_API MixUp {
   MixOptions options_;
 };
 
-/// A rectangle of the one image is put into the other; the shares are those of the area.
+/// Pastes a rectangle of one image into the other; the shares are those of the area.
 class COHORT_API CutMix {
  public:
-  /// As MixUp; images may be uint8 too, then labels are float32.
+  /// Like MixUp. Images may also be uint8; labels are then float32.
   explicit CutMix(MixOptions options);
   std::pair<at::Tensor, at::Tensor> operator()(const at::Tensor& images, const at::Tensor& labels,
                                                SampleRandom& random) const;

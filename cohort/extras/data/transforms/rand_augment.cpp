@@ -13,7 +13,7 @@
 namespace cohort::data {
 namespace {
 
-// Those that go both ways.
+// Whether the sign of the strength is drawn at random.
 bool is_signed(Augmentation change) { return change >= Augmentation::kShearX && change <= Augmentation::kSharpness; }
 
 double degrees(double radians) { return radians * 180.0 / std::numbers::pi; }
@@ -29,7 +29,7 @@ RandAugment::RandAugment(RandAugmentOptions options) : options_(options) {
       options.num_magnitude_bins);
 }
 
-// _augmentation_space of torchvision/transforms/autoaugment.py.
+// As _augmentation_space of torchvision/transforms/autoaugment.py.
 double RandAugment::strength(Augmentation change, ImageSize image) const {
   const double share = static_cast<double>(options_.magnitude) / static_cast<double>(options_.num_magnitude_bins - 1);
   switch (change) {
@@ -61,7 +61,7 @@ at::Tensor RandAugment::apply(Augmentation change, double strength, const at::Te
   const auto move = [&](const AffineMap& map) {
     return move_pixels(image, inverse_matrix(map), options_.interpolation, options_.fill, size);
   };
-  // Shears leave the upper left corner where it is.
+  // Shears keep the upper left corner.
   const std::array<double, 2> corner = {-0.5 * static_cast<double>(size.width),
                                         -0.5 * static_cast<double>(size.height)};
   switch (change) {

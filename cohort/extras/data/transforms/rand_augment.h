@@ -1,4 +1,4 @@
-/// RandAugment (Cubuk et al., 2019), as torchvision.transforms: some of 14 changes, all of one strength.
+/// RandAugment (Cubuk et al., 2019), as torchvision.transforms: applies some of 14 changes, all of the same strength.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +19,7 @@ struct RandAugmentOptions {
   int64_t num_magnitude_bins = 31;
   /// kNearest or kBilinear.
   InterpolationMode interpolation = InterpolationMode::kNearest;
-  /// What is not covered by a moved image; nothing: zeros.
+  /// For pixels that a moved image does not cover. If absent, zeros.
   std::optional<double> fill = {};
 };
 
@@ -45,12 +45,12 @@ class COHORT_API RandAugment {
  public:
   /// Throws c10::ValueError for a magnitude outside its range.
   explicit RandAugment(RandAugmentOptions options = {});
-  /// Throws c10::TypeError for an image that is not uint8, or has neither one channel nor three.
+  /// Throws c10::TypeError unless the image is uint8 with 1 or 3 channels.
   at::Tensor operator()(const at::Tensor& image, SampleRandom& random) const;
 
-  /// The strength of a change of an image of this size, before its sign is drawn.
+  /// Returns the strength of a change of an image of this size, before its sign is drawn.
   double strength(Augmentation change, ImageSize image) const;
-  /// One change, of this strength.
+  /// Applies one change of this strength.
   at::Tensor apply(Augmentation change, double strength, const at::Tensor& image) const;
 
  private:

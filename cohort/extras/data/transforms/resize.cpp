@@ -36,7 +36,7 @@ at::Tensor interpolate(const at::Tensor& batch, at::IntArrayRef size, Interpolat
                    : at::upsample_bicubic2d(batch, size, /*align_corners=*/false);
 }
 
-// Bytes whose rows lie as in planes: bit for bit LibTorch's numbers in a fraction of its time, and parts of images need no copy.
+// Resizes bytes whose rows are contiguous: the same bits as LibTorch in a fraction of its time, without copying parts of images.
 at::Tensor resample_bytes(const at::Tensor& image, ImageSize size, InterpolationMode mode) {
   const files::PlanesView planes{image.const_data_ptr<uint8_t>(),
                                  static_cast<size_t>(image.size(0)),
@@ -68,7 +68,7 @@ Resize::Resize(ImageSize size, ResizeOptions options) : size_(size), is_shorter_
                     "i.e. size should be an int or a sequence of length 1 in torchscript mode.");
 }
 
-// As _compute_resized_output_size of torchvision/transforms/functional.py; what int() cuts off there is cut off here.
+// As _compute_resized_output_size of torchvision/transforms/functional.py; truncates like int() there.
 ImageSize Resize::output_size(ImageSize image) const {
   if (!is_shorter_side_) return size_;
   const auto [shorter, longer] = std::minmax(image.width, image.height);
@@ -97,8 +97,9 @@ at::Tensor resize_image(const at::Tensor& image, ImageSize size, InterpolationMo
     return resample_bytes(image, size, interpolation);
   }
   const at::Tensor batch = image.unsqueeze(0);
-  // LibTorch 2.13 is wrong about some antialiased results that are one pixel wide: floating ones of 5 rows made of 37 x 51 have
-  // other numbers, uint8 ones of one row fail an assertion. Turned round, they are one row, which it gets right.
+  // LibTorch 2.13 has errors in some antialiased results that are one pixel wide: floating-point results of 5 rows made from 37 x
+  // 51 have wrong numbers, and uint8 results of one row fail an assertion. Transposed, they are one row, which it computes
+  // correctly.
   if (antialias && size.width == 1 && interpolation != InterpolationMode::kNearest) {
     const bool is_bytes = image.scalar_type() == at::kByte;
     const at::Tensor turned = (is_bytes ? batch.to(at::kFloat) : batch).transpose(2, 3).contiguous();

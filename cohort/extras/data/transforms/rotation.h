@@ -15,15 +15,15 @@ namespace cohort::data {
 struct RotationOptions {
   /// kNearest or kBilinear.
   InterpolationMode interpolation = InterpolationMode::kNearest;
-  /// Make the image large enough to hold all of the rotated one. Not together with `center`.
+  /// Enlarges the image to contain all of the rotated one. Excludes `center`.
   bool expand = false;
-  /// Column and row of the point that stays where it is. Default: the middle.
+  /// Column and row of the fixed point. Default: the middle.
   std::optional<std::array<double, 2>> center = {};
-  /// What is not covered by the image.
+  /// For pixels that the rotated image does not cover.
   double fill = 0;
 };
 
-/// Turns an image by an angle between two bounds, in degrees and against the clock.
+/// Rotates an image by a random angle between two bounds, in degrees and counter-clockwise.
 class COHORT_API RandomRotation {
  public:
   /// Between -degrees and degrees. Throws c10::ValueError for a negative number.
@@ -36,7 +36,7 @@ class COHORT_API RandomRotation {
   RotationOptions options_;
 };
 
-/// The image turned by `angle` degrees against the clock, as torchvision.transforms.functional.rotate.
+/// Returns the image rotated counter-clockwise by `angle` degrees, as torchvision.transforms.functional.rotate.
 COHORT_API at::Tensor rotate_image(const at::Tensor& image, double angle, const RotationOptions& options = {});
 
 }  // namespace cohort::data

@@ -11,7 +11,7 @@
 namespace cohort::data {
 namespace {
 
-// An example has 2^32 blocks of the engine, 2^33 draws of 64 bits, before it reaches those of its next epoch.
+// An example has 2^32 blocks of the engine, 2^33 draws of 64 bits, before it reaches the numbers of its next epoch.
 constexpr int kEpochShift = 32;
 
 }  // namespace
@@ -35,7 +35,7 @@ double SampleRandom::uniform(double low, double high) { return low + uniform() *
 int64_t SampleRandom::integer(int64_t low, int64_t high) {
   TORCH_CHECK_VALUE(low < high, "[cohort] SampleRandom::integer needs low < high, but got ", low, " and ", high);
   const uint64_t count = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
-  // The first values come one time too often unless what does not fill a whole round is drawn again.
+  // Draws a value again if it is in an incomplete round, as the first values would otherwise be more frequent.
   const uint64_t too_many = (UINT64_MAX - count + 1) % count;
   uint64_t value = bits();
   while (value < too_many) value = bits();
@@ -47,7 +47,7 @@ double SampleRandom::normal() {
   return radius * std::cos(2.0 * std::numbers::pi * uniform());
 }
 
-// Marsaglia and Tsang, 2000. The logarithm, because a small alpha's numbers are too small for a double.
+// Marsaglia and Tsang, 2000. Returns the logarithm, as numbers for a small alpha are too small for a double.
 double SampleRandom::log_gamma_draw(double alpha) {
   if (alpha < 1.0) return log_gamma_draw(alpha + 1.0) + std::log(1.0 - uniform()) / alpha;
   const double d = alpha - 1.0 / 3.0;

@@ -1,11 +1,11 @@
-/// SampleRandom: the random numbers of one example in one epoch. They follow from (seed, epoch, index) alone, so what a
-/// transform makes of an example does not depend on how many workers there are, nor on which of them reads it, nor when.
+/// SampleRandom: the random numbers of one example in one epoch. They depend only on (seed, epoch, index), so the transformed
+/// example does not depend on the number of workers, nor on which worker reads it and when.
 ///
 ///     SampleRandom random(/*seed=*/0, epoch, index);
 ///     const at::Tensor crop = RandomCrop(32, {.padding = {4}})(image, random);
 ///
-/// The numbers are those of Philox4x32-10 (Salmon et al., SC 2011), which counts instead of stirring a state: the seed is its
-/// key, and index, epoch and the number of the draw are its counter, so no two examples share numbers.
+/// The numbers are Philox4x32-10's (Salmon et al., SC 2011), a counter-based generator: the seed is its key, and index, epoch and
+/// the number of the draw are its counter, so no two examples share numbers.
 ///
 /// Thread-safety: none; one thread at a time, as with any generator.
 #pragma once
@@ -25,23 +25,23 @@ class COHORT_API SampleRandom {
   /// Throws c10::ValueError unless 0 <= epoch < 2^32 and 0 <= index.
   SampleRandom(uint64_t seed, int64_t epoch, int64_t index);
 
-  /// 64 random bits.
+  /// Returns 64 random bits.
   uint64_t bits();
-  /// In [0, 1), a multiple of 2^-53.
+  /// Returns a multiple of 2^-53 in [0, 1).
   double uniform();
-  /// In [low, high); low where they are equal.
+  /// Returns a number in [low, high); low if they are equal.
   double uniform(double low, double high);
-  /// In [low, high), each as often, as torch.randint. Throws c10::ValueError unless low < high.
+  /// Returns an integer in [low, high), uniformly distributed, as torch.randint. Throws c10::ValueError unless low < high.
   int64_t integer(int64_t low, int64_t high);
-  /// True with this probability; 0 is never, 1 always.
+  /// Returns true with this probability; 0 means never, 1 always.
   bool chance(double probability) { return uniform() < probability; }
-  /// Of mean 0 and deviation 1.
+  /// Returns a normally distributed number with mean 0 and standard deviation 1.
   double normal();
-  /// Of the distribution Beta(alpha, alpha). Throws c10::ValueError unless alpha > 0.
+  /// Returns a number with distribution Beta(alpha, alpha). Throws c10::ValueError unless alpha > 0.
   double beta(double alpha);
-  /// 0 .. count - 1 in any order, each order as often.
+  /// Returns 0 .. count - 1 in a random order, uniformly distributed.
   std::vector<int64_t> permutation(int64_t count);
-  /// A float32 tensor of normal().
+  /// Returns a float32 tensor of normal().
   at::Tensor normal_tensor(at::IntArrayRef sizes);
 
  private:

@@ -1,4 +1,4 @@
-/// TransformedDataset: a dataset whose examples pass through a transform when they are read.
+/// TransformedDataset: a dataset whose examples are transformed when they are read.
 ///
 ///     const TransformedDataset dataset(images, Compose({RandomCrop(32, {.padding = {4}}), ToTensor()}), {.seed = 7});
 ///     const DataLoader loader(dataset, {.batch_size = 32, .num_workers = 2});
@@ -6,14 +6,14 @@
 ///       for (auto& [image, label] : loader) ...
 ///     }
 ///
-/// Each epoch has other crops, the same whatever the number of workers and ranks: a loader that shuffles, or whose sampler does,
-/// tells the dataset its epoch. dataset.set_epoch(epoch) before each epoch says it where the loader does not, or otherwise.
+/// Each epoch has different crops, which do not depend on the number of workers and ranks: a loader that shuffles, or whose
+/// sampler does, tells the dataset its epoch. For other loaders, call dataset.set_epoch(epoch) before each epoch.
 ///
-/// An example that is a pair or a tuple has its image first, and the rest of it stays as it is. Any other example is given to
-/// the transform whole; so is a pair to a function that takes one.
+/// If an example is a pair or a tuple, the transform gets its first part, the image, and the rest stays as it is. Any other
+/// example goes to the transform as a whole; so does a pair if the function takes one.
 ///
-/// Thread-safety: get() is const and any number of threads may call it, if the dataset inside allows that. Copies share the
-/// epoch, so that the one inside a loader knows it; set_epoch belongs between epochs, for a worker may be reading ahead.
+/// Thread-safety: any number of threads may call get(), which is const, if the dataset inside allows it. Copies share the epoch,
+/// so that the copy in a loader knows it; call set_epoch only between epochs, as a worker may be reading ahead.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -53,7 +53,7 @@ struct FirstPart<std::pair<First, Second>> {
   using Type = First;
 };
 
-/// The image of an example, or the images of a batch.
+/// Returns the image of an example, or the images of a batch.
 template <typename Example>
 at::Tensor& image_of(Example& example) {
   if constexpr (std::is_same_v<Example, at::Tensor>)
@@ -62,7 +62,7 @@ at::Tensor& image_of(Example& example) {
     return std::get<0>(example);
 }
 
-/// All of an example but its image.
+/// Returns all parts of an example except its image.
 template <typename Example>
 auto rest_of(Example example) {
   if constexpr (std::is_same_v<Example, at::Tensor>) {
@@ -72,7 +72,7 @@ auto rest_of(Example example) {
   }
 }
 
-/// The opposite: a pair, a tuple or an image, whatever `Example` is a kind of.
+/// Returns a pair, a tuple or an image, depending on `Example`: the inverse of image_of and rest_of.
 template <typename Example, typename... Rest>
 auto with_image(at::Tensor image, std::tuple<Rest...> rest) {
   if constexpr (std::is_same_v<Example, at::Tensor>) {
@@ -84,7 +84,7 @@ auto with_image(at::Tensor image, std::tuple<Rest...> rest) {
   }
 }
 
-/// A transform that writes images into a batch, as Compose does, of examples whose image is a tensor.
+/// True for a transform that writes images into a batch, like Compose, and examples whose image is a tensor.
 template <typename Fn, typename Example>
 concept AppendsImages = std::is_same_v<typename FirstPart<Example>::Type, at::Tensor> &&
     requires(const Fn& fn, const at::Tensor& image, SampleRandom& random, ImageStack& stack) {
@@ -95,7 +95,7 @@ concept AppendsImages = std::is_same_v<typename FirstPart<Example>::Type, at::Te
 }  // namespace detail
 
 struct TransformedDatasetOptions {
-  /// Other seeds give other crops, flips and so on. The same on every rank, or the number of ranks shows in the examples.
+  /// Other seeds give other crops, flips and so on. Use the same on every rank, or the examples depend on the number of ranks.
   uint64_t seed = 0;
 };
 
@@ -115,8 +115,8 @@ class TransformedDataset {
     SampleRandom random(options_.seed, epoch(), index);
     return apply(std::move(example), random);
   }
-  /// What a DataLoader reads: that which collate() makes of get(), but each image is written straight into the batch. `progress`
-  /// is told which example it is at.
+  /// Returns a batch for DataLoader: equal to collate() of get(), but each image is written directly into the batch. `progress`:
+  /// notes the current example.
   auto get_batch(const std::vector<int64_t>& indices,
                  detail::ReadProgress& progress) const requires detail::AppendsImages<Fn, detail::ExampleOf<Dataset>> {
     using Batch = detail::Collated<detail::ExampleOf<Dataset>>;
@@ -129,20 +129,20 @@ class TransformedDataset {
   }
   int64_t size() const {
     if constexpr (requires { dataset_->size().value(); }) {
-      return static_cast<int64_t>(dataset_->size().value());  // LibTorch's own datasets give an optional
+      return static_cast<int64_t>(dataset_->size().value());  // LibTorch's own datasets return an optional
     } else {
       return static_cast<int64_t>(dataset_->size());
     }
   }
 
-  /// Which random numbers the examples get from now on; an epoch in [0, 2^32). From the first call on a DataLoader changes it
-  /// by its own set_epoch() only.
+  /// Sets the epoch of the random numbers, in [0, 2^32). After the first call, a DataLoader changes it only in its own
+  /// set_epoch().
   void set_epoch(int64_t epoch) const {
     epoch_->is_programs = true;
     epoch_->number = epoch;
   }
   int64_t epoch() const { return epoch_->number; }
-  /// The same from a DataLoader, unless the program sets epochs of the dataset itself. The dataset inside is told, too.
+  /// Sets the epoch for a DataLoader, unless the program sets epochs of the dataset itself. Tells the dataset inside, too.
   void begin_epoch(int64_t epoch, detail::EpochBy who) const {
     if (who == detail::EpochBy::kLoader) {
       set_epoch(epoch);

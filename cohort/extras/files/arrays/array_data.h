@@ -15,21 +15,21 @@ namespace cohort::files {
 struct ArrayData {
   DType dtype = DType::kUInt8;
   std::vector<int64_t> shape = {};
-  /// Aligned for every type of elements.
+  /// Aligned for every element type.
   std::unique_ptr<char[]> bytes = nullptr;
   uint64_t num_bytes = 0;
 
   std::span<const char> span() const { return {bytes.get(), num_bytes}; }
 };
 
-/// Whole elements of an array that lies in C order, from byte `begin` of it on, as this machine has them.
+/// Reads whole elements of an array that is in C order, from its byte `begin` on, in this machine's byte order.
 base::Result<void> read_elements(const RandomAccessFile& file, const ArrayLayout& layout, uint64_t begin,
                                  std::span<char> to);
 
-/// The whole array. The file has been compared with the layout before, so that no more memory is taken than it has bytes.
+/// Reads the whole array. Requires that the layout was compared with the size of the file, as memory is allocated for it.
 base::Result<ArrayData> read_array(const RandomAccessFile& file, const ArrayLayout& layout);
 
-/// An array from bytes that lie as the layout says, which are used up.
+/// Makes an array from bytes in the given layout, and consumes them.
 ArrayData take_array(const ArrayLayout& layout, std::unique_ptr<char[]> bytes);
 
 }  // namespace cohort::files

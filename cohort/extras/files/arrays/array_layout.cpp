@@ -7,7 +7,7 @@
 namespace cohort::files {
 namespace {
 
-// Loads and stores of elements are as if on this machine, without turning bytes round.
+// Elements are loaded and stored without swapping bytes, as on this machine.
 static_assert(std::endian::native == std::endian::little);
 
 void reverse_each(std::span<char> bytes, size_t size) {

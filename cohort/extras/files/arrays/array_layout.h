@@ -1,4 +1,4 @@
-/// What an array in a file is: the type of its elements, its shape, and how its bytes lie.
+/// The layout of an array in a file: the type of its elements, its shape, and the order of its bytes.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace cohort::files {
 
-/// The element types that array files share with LibTorch.
+/// The element types that array files and LibTorch have.
 enum class DType {
   kBool,
   kUInt8,
@@ -28,30 +28,30 @@ enum class DType {
   kComplex128
 };
 
-/// In bytes.
+/// Returns the size in bytes.
 size_t element_size(DType dtype);
-/// NumPy's name, such as "float32".
+/// Returns NumPy's name, such as "float32".
 std::string_view name_of(DType dtype);
 
 struct ArrayLayout {
   DType dtype = DType::kUInt8;
   std::vector<int64_t> shape = {};
-  /// Where its first byte lies in the file, and how many there are.
+  /// The offset of its first byte in the file, and its number of bytes.
   uint64_t offset = 0;
   uint64_t num_bytes = 0;
-  /// The first index is the one that changes fastest (Fortran's order), not the last one.
+  /// The first index changes fastest (Fortran order), not the last one.
   bool is_fortran = false;
   bool is_big_endian = false;
 };
 
-/// Nothing if a length is negative, or the array has 2^63 bytes or more.
+/// Returns the size in bytes; absent if a length is negative, or the array has 2^63 bytes or more.
 std::optional<uint64_t> num_bytes_of(DType dtype, std::span<const int64_t> shape);
 
-/// Makes elements what this (little-endian) machine computes with: turns the bytes of each number round if they are
-/// big-endian, and any bool that is not 0 into 1. `bytes` are whole elements.
+/// Converts elements to this (little-endian) machine's form: swaps the bytes of big-endian numbers, and sets every bool that is
+/// not 0 to 1. `bytes` are whole elements.
 void to_native(std::span<char> bytes, DType dtype, bool is_big_endian);
 
-/// Copies an array in Fortran's order into C's order. Both have layout.num_bytes bytes and do not overlap.
+/// Copies an array from Fortran order to C order. Both have layout.num_bytes bytes and do not overlap.
 void fortran_to_c(const ArrayLayout& layout, const char* from, char* to);
 
 }  // namespace cohort::files

@@ -25,7 +25,7 @@ std::string shown_field(std::string_view text) {
   return shown + (text.size() > kMaxCsvShown ? "...\"" : "\"");
 }
 
-// Without spaces around it and without a plus in front, which std::from_chars does not know.
+// Removes spaces around a number and a plus sign before it, which std::from_chars does not accept.
 std::string_view bare_number(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t");
   if (begin == std::string_view::npos) return {};
@@ -125,7 +125,7 @@ base::Result<bool> CsvReader::next() {
   return is_there;
 }
 
-// Whether there is a byte at at_; reads the next piece of the file where the last one is used up.
+// Whether there is a byte at at_. Reads the next piece of the file if the last one is used up.
 base::Result<bool> CsvReader::has_byte() {
   if (at_ < piece_.size()) return true;
   const uint64_t count = std::min(kCsvPieceBytes, file_.size() - position_);
@@ -144,7 +144,7 @@ base::Result<bool> CsvReader::read_record() {
     auto has_more = has_byte();
     if (!has_more || !*has_more) return has_more;
     if (piece_[at_] != '\n' && piece_[at_] != '\r') break;
-    // An empty line. A carriage return without line feed is refused.
+    // Skips an empty line. A carriage return without a line feed is an error.
     line_ = next_line_;
     if (auto ended = end_of_field(); !ended) return ended.error();
   }
@@ -218,7 +218,7 @@ base::Result<void> CsvReader::read_plain() {
   }
 }
 
-// Takes the delimiter, or the end of the line: true.
+// Reads a delimiter, or the end of the line. Returns true for the latter.
 base::Result<bool> CsvReader::end_of_field() {
   auto has_more = has_byte();
   if (!has_more) return has_more.error();

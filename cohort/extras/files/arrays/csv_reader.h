@@ -1,8 +1,8 @@
-/// CsvReader: the records of a CSV file, one after the other, by RFC 4180: fields in quotes may hold delimiters, line
-/// breaks and, twice, quotes. Lines end in LF or CRLF; the last one may lack its end. Empty lines are left out, as pandas
-/// does. A byte order mark of UTF-8 at the start is left out, too.
+/// CsvReader: the records of a CSV file, one after the other, by RFC 4180: quoted fields may contain delimiters, line breaks and
+/// doubled quotes. Lines end in LF or CRLF; the last one may lack its end. Skips empty lines, as pandas does, and a UTF-8 byte
+/// order mark at the start.
 ///
-/// The file is read in pieces, so it may be larger than the memory; one record may have 16 MiB.
+/// Reads the file in pieces, so it may be larger than the memory. A record may have 16 MiB.
 ///
 /// Thread-safety: one thread at a time.
 #pragma once
@@ -20,26 +20,26 @@ namespace cohort::files {
 struct CsvFormat {
   char delimiter = ',';
   char quote = '"';
-  /// The first record names the columns. Without: they are called "0", "1", "2" and so on.
+  /// The first record has the names of the columns. If false, they are named "0", "1", "2" and so on.
   bool has_header = true;
 };
 
 class CsvReader {
  public:
-  /// Reads the names of the columns. A file without a record is an error, and so are two columns of one name.
+  /// Reads the names of the columns. A file without a record is an error, and so are two columns of the same name.
   static base::Result<CsvReader> open(const std::string& path, CsvFormat format = {});
   static base::Result<CsvReader> open(RandomAccessFile file, CsvFormat format = {});
 
   const std::vector<std::string>& column_names() const { return names_; }
-  /// Where the column of that name is; an error that lists the columns if there is none.
+  /// Returns the index of the column of that name; fails for other names, and lists the columns.
   base::Result<size_t> column(const std::string& name) const;
 
-  /// Goes to the next record: false at the end of the file. A record with more or fewer fields than there are columns is an
-  /// error.
+  /// Goes to the next record. Returns false at the end of the file. A record with more or fewer fields than there are columns is
+  /// an error.
   base::Result<bool> next();
-  /// A field of the record, until the next call of next().
+  /// A field of the record, valid until next().
   std::string_view field(size_t column) const;
-  /// The field as a number, which may have spaces around it; an error names the file, the line, the column and the text.
+  /// Converts the field to a number; it may have spaces around it. An error names the file, the line, the column and the text.
   base::Result<int64_t> integer(size_t column) const;
   base::Result<double> number(size_t column) const;
 
@@ -62,13 +62,13 @@ class CsvReader {
   CsvFormat format_;
   std::vector<std::string> names_;
   std::string text_;          ///< the fields of the record, one after the other
-  std::vector<size_t> ends_;  ///< where each ends in it
+  std::vector<size_t> ends_;  ///< the end of each field in it
   int64_t line_ = 0;
   int64_t next_line_ = 1;
-  bool has_first_ = false;  ///< without a header the first record has been read already
-  uint64_t position_ = 0;   ///< of the file: where the next piece begins
+  bool has_first_ = false;  ///< whether the first record was read already, without a header
+  uint64_t position_ = 0;   ///< of the next piece in the file
   std::string piece_;
-  size_t at_ = 0;  ///< in the piece
+  size_t at_ = 0;  ///< position in the piece
 };
 
 }  // namespace cohort::files

@@ -10,7 +10,7 @@
 namespace cohort::files {
 namespace {
 
-// The largest window, and gzip's header and checksum around the content.
+// The largest window, with gzip's header and checksum around the content.
 constexpr int kGzipWindowBits = 15 + 16;
 constexpr size_t kGzipChunk = size_t{64} << 10;
 
@@ -47,7 +47,7 @@ GzipStream::GzipStream(RandomAccessFile file) : state_(std::make_unique<State>(s
 GzipStream::GzipStream(GzipStream&&) noexcept = default;
 GzipStream::~GzipStream() = default;
 
-// 0 at the end.
+// Returns 0 at the end.
 base::Result<size_t> GzipStream::read_some(std::span<char> to) {
   State& state = *state_;
   z_stream& zlib = state.zlib;
@@ -68,7 +68,7 @@ base::Result<size_t> GzipStream::read_some(std::span<char> to) {
     const int status = inflate(&zlib, Z_NO_FLUSH);
     if (status == Z_STREAM_END) {
       state.has_ended = zlib.avail_in == 0 && state.next == state.file.size();
-      // A file may have several parts, one after the other.
+      // A file may have several members, one after the other.
       if (!state.has_ended && inflateReset(&zlib) != Z_OK) return state.damaged("a part that does not begin");
     } else if (status != Z_OK && status != Z_BUF_ERROR) {
       return state.damaged(zlib.msg ? zlib.msg : "damage");

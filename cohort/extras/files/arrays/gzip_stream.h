@@ -1,4 +1,4 @@
-/// GzipStream: the content of a .gz file, in pieces that the reader asks for, so that no file unpacks to more than is wanted.
+/// GzipStream: unpacks a .gz file in pieces of the reader's choice, so that it never unpacks more than the reader wants.
 ///
 /// Thread-safety: one thread at a time.
 #pragma once
@@ -13,23 +13,23 @@
 
 namespace cohort::files {
 
-/// No byte of a deflated file can stand for more than so many.
+/// The largest number of bytes that one byte of a deflated file can produce.
 inline constexpr uint64_t kMostDeflated = 1032;
 
 class GzipStream {
  public:
-  /// Whether the file begins as gzip's do.
+  /// Whether the file begins with gzip's magic number.
   static bool is_gzip(const RandomAccessFile& file);
 
   explicit GzipStream(RandomAccessFile file);
   GzipStream(GzipStream&&) noexcept;
   ~GzipStream();
 
-  /// Fills `to`. An error that names `what` if the content ends before, or is damaged.
+  /// Fills `to`. Fails, naming `what`, if the content ends before, or is damaged.
   base::Result<void> read(std::span<char> to, std::string_view what);
-  /// An error if there is more, or if its checksum is wrong.
+  /// Fails if there is more content, or if its checksum is wrong.
   base::Result<void> expect_end();
-  /// Of the content; how many bytes have been read.
+  /// The number of bytes of the content that have been read.
   uint64_t position() const { return position_; }
 
  private:

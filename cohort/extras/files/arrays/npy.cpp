@@ -75,7 +75,7 @@ base::Result<ArrayData> read_npy(const std::string& path) {
 base::Result<void> write_npy(const std::string& path, DType dtype, std::span<const int64_t> shape,
                              std::span<const char> bytes) {
   std::string header = format_npy_header(dtype, shape);
-  // The elements begin at a multiple of 64, so that a mapped file has them aligned.
+  // The elements begin at a multiple of 64, so that they are aligned in a mapped file.
   const size_t unpadded = kNpyMagic.size() + 4 + header.size() + 1;
   header.append((kNpyAlignment - unpadded % kNpyAlignment) % kNpyAlignment, ' ');
   header += '\n';

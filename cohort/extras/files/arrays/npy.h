@@ -1,8 +1,7 @@
-/// NumPy's .npy: a header, which is a Python dictionary as text, then the elements of one array.
+/// NumPy's .npy: a header, which is a Python dictionary as text, and the elements of one array.
 ///
-/// Versions 1, 2 and 3 of the format, C and Fortran order, both byte orders (numpy/lib/_format_impl.py has the
-/// description). Arrays of Python objects are pickles and are refused, as are structured types, texts and dates: nothing in
-/// a file is executed.
+/// Reads versions 1, 2 and 3 of the format, C and Fortran order, and both byte orders (described in numpy/lib/_format_impl.py).
+/// Refuses arrays of Python objects, which are pickles, structured types, texts and dates: runs no code of a file.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +13,11 @@
 
 namespace cohort::files {
 
-/// The longest header that is read. NumPy itself reads none of more than 10000 bytes unless told to.
+/// The longest header that is read. NumPy reads at most 10000 bytes by default.
 inline constexpr uint64_t kMaxNpyHeader = uint64_t{64} << 10;
 
-/// Where the array lies. `head` has at least the header, of `size` bytes in all: its elements fill exactly what is left of
-/// them, or this is an error.
+/// Returns the layout of the array. `head` has at least the header of a file of `size` bytes. Fails unless the elements fill
+/// exactly the bytes after the header.
 base::Result<ArrayLayout> read_npy_layout(const RandomAccessFile& head, uint64_t size);
 inline base::Result<ArrayLayout> read_npy_layout(const RandomAccessFile& file) {
   return read_npy_layout(file, file.size());
@@ -26,8 +25,8 @@ inline base::Result<ArrayLayout> read_npy_layout(const RandomAccessFile& file) {
 
 base::Result<ArrayData> read_npy(const std::string& path);
 
-/// Writes version 1, in C order and little-endian, as np.save does. `bytes` are the elements. The file appears whole or not
-/// at all, readable by its owner (AtomicFile).
+/// Writes version 1, in C order and little-endian, as np.save does. `bytes` are the elements. The file appears complete or not at
+/// all, readable by its owner (AtomicFile).
 base::Result<void> write_npy(const std::string& path, DType dtype, std::span<const int64_t> shape,
                              std::span<const char> bytes);
 

@@ -74,7 +74,7 @@ class NpyHeaderParser {
     return inside;
   }
 
-  // What stands here, so short that an error stays a line, and without bytes that are no text.
+  // Returns the text at this position for an error, short enough for a line and without bytes that are not text.
   std::string here() const {
     const auto rest = text_.substr(position_, 24);
     if (rest.empty()) return "the end of the header";

@@ -1,4 +1,4 @@
-/// The text in the header of a .npy file: a literal of a Python dictionary, with nothing in it but what arrays need.
+/// The text in the header of a .npy file: a literal of a Python dictionary with the keys of an array.
 ///
 ///     {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace cohort::files {
 
-/// What is wrong with a header, at which of its bytes.
+/// An error in a header, and the position of its byte.
 struct NpyFault {
   size_t position = 0;
   std::string expected;
@@ -26,7 +26,7 @@ class NpyHeader {
   NpyHeader(ArrayLayout layout) : state_(std::move(layout)) {}
   NpyHeader(NpyFault fault) : state_(std::move(fault)) {}
   explicit operator bool() const { return state_.index() == 0; }
-  /// Without offset and num_bytes.
+  /// The layout, without offset and num_bytes.
   const ArrayLayout& layout() const { return std::get<0>(state_); }
   const NpyFault& fault() const { return std::get<1>(state_); }
 
@@ -34,10 +34,10 @@ class NpyHeader {
   std::variant<ArrayLayout, NpyFault> state_;
 };
 
-/// The three keys, each once, in any order; at most 64 dimensions, as in NumPy.
+/// Parses the three keys, each once, in any order; at most 64 dimensions, as in NumPy.
 NpyHeader parse_npy_header(std::string_view text);
 
-/// The dictionary for an array in C order, little-endian.
+/// Returns the dictionary of a little-endian array in C order.
 std::string format_npy_header(DType dtype, std::span<const int64_t> shape);
 
 }  // namespace cohort::files

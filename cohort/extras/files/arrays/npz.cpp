@@ -38,7 +38,7 @@ struct ZipMember {
     }
     return {};
   }
-  // Reading the end compares the checksum.
+  // Reads the end, which compares the checksum.
   base::Result<void> expect_end(const std::string& name) {
     char more = 0;
     const zip_int64_t count = zip_fread(file, &more, 1);
@@ -69,7 +69,7 @@ NpzFile::NpzFile(NpzFile&&) noexcept = default;
 NpzFile::~NpzFile() = default;
 
 base::Result<NpzFile> NpzFile::open(const std::string& path) {
-  // Says what is wrong with a missing file, a folder or a pipe; libzip reads the file by its own means, without mapping it.
+  // Reports a missing file, a folder or a pipe. libzip then reads the file itself, without mapping it.
   auto file = RandomAccessFile::open(path);
   if (!file) return file.error();
   NpzFile npz;
@@ -115,7 +115,7 @@ base::Result<void> NpzFile::list() {
     std::string_view text(name);
     if (!text.ends_with(kNpyEnding)) {
       return base::Error(
-          fmt::format("\"{}\" is no .npz file: its member \"{}\" is no .npy file", archive_->path, text));
+          fmt::format("\"{}\" is not a .npz file: its member \"{}\" is not a .npy file", archive_->path, text));
     }
     names_.emplace_back(text.substr(0, text.size() - kNpyEnding.size()));
   }

@@ -1,7 +1,7 @@
-/// NumPy's .npz: a zip archive with a .npy file per array, stored or deflated, as np.savez and np.savez_compressed write.
+/// NumPy's .npz: a zip archive with a .npy file per array, stored or deflated, as np.savez and np.savez_compressed write it.
 ///
-/// No zip bombs: what an array's header, the archive's directory and the packed bytes say about its size is compared before
-/// memory is taken for it. A checksum that does not match is an error.
+/// Resists zip bombs: compares the sizes in an array's header, the archive's directory and the packed bytes before it allocates
+/// memory. A wrong checksum is an error.
 ///
 /// Thread-safety: one thread at a time.
 #pragma once
@@ -19,14 +19,14 @@ namespace cohort::files {
 class NpzFile {
  public:
   static base::Result<NpzFile> open(const std::string& path);
-  /// An archive that came by another way, such as from a test. The bytes must outlive it.
+  /// Opens an archive in memory, such as a test's. The bytes must outlive it.
   static base::Result<NpzFile> view(std::string name, std::string_view bytes);
   NpzFile(NpzFile&&) noexcept;
   ~NpzFile();
 
-  /// The arrays' names, in the order of the archive, without ".npy", as NumPy has them.
+  /// The arrays' names, in the order of the archive, without ".npy", as in NumPy.
   const std::vector<std::string>& names() const { return names_; }
-  /// Reads and unpacks one array. For a name that is not there the error lists those that are.
+  /// Reads and unpacks one array. For an unknown name, the error lists the names.
   base::Result<ArrayData> read(const std::string& name) const;
 
  private:

@@ -10,7 +10,7 @@ constexpr uint64_t kOrientationTag = 0x0112;
 constexpr uint64_t kShortType = 3;
 constexpr size_t kEntrySize = 12;
 
-// 0 beyond the end.
+// Returns 0 beyond the end.
 uint64_t tiff_number(std::string_view tiff, size_t offset, size_t size, bool is_little_endian) {
   if (offset > tiff.size() || tiff.size() - offset < size) return 0;
   uint64_t value = 0;

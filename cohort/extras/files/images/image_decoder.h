@@ -1,4 +1,4 @@
-/// What the formats have in common for ImageReader. Private to this folder.
+/// The interface of the image formats to ImageReader. Private to this folder.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ class ImageDecoder {
 base::Result<std::unique_ptr<ImageDecoder>> open_jpeg(const InputFile& file, const ImageOptions& options);
 base::Result<std::unique_ptr<ImageDecoder>> open_png(const InputFile& file, const ImageOptions& options);
 
-/// An error where the header asks for more than the options allow. `offset`: of the sizes.
+/// Fails if the header asks for more pixels than the options allow. `offset`: of the sizes in the file.
 base::Result<void> check_num_pixels(const InputFile& file, uint64_t offset, uint64_t num_pixels, uint64_t max_pixels);
 
-/// How many channels the mode gives of a file that has so many.
+/// Returns the number of channels that the mode makes from a file with `file_channels` channels.
 uint32_t channels_of(ImageMode mode, uint32_t file_channels);
 
 }  // namespace cohort::files::detail

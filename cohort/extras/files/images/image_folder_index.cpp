@@ -25,7 +25,7 @@ struct Folder {
   std::vector<std::string> files;
 };
 
-// As os.path.join.
+// Like os.path.join.
 std::string joined_path(const std::string& folder, const std::string& name) {
   return folder.ends_with('/') ? folder + name : folder + '/' + name;
 }
@@ -64,7 +64,7 @@ base::Result<Folder> list_folder(const std::string& path) {
   return folder;
 }
 
-// Collects the folders below one and their files.
+// Collects the files in a folder and in all folders below it.
 class FolderWalk {
  public:
   using Found = std::vector<std::pair<std::string, std::vector<std::string>>>;
@@ -85,7 +85,7 @@ class FolderWalk {
     above_.erase(identity);
     return {};
   }
-  /// In the order of their paths.
+  /// Returns the files in the order of their paths.
   Found take() {
     std::sort(found_.begin(), found_.end());
     return std::move(found_);

@@ -1,4 +1,4 @@
-/// What images are made of here: bytes, one per pixel and channel; 1 channel is grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha.
+/// The format of images in memory: bytes, one per pixel and channel; 1 channel is grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,9 @@
 
 namespace cohort::files {
 
-/// What a file's pixels become; names as torchvision.io.ImageReadMode. Alpha that is not asked for is dropped, alpha that a file
-/// does not have is 255; grey of colours is PIL's convert("L"), or the luma that a JPEG holds.
+/// The channels to which a file's pixels are converted, with the names of torchvision.io.ImageReadMode. Drops alpha that the mode
+/// does not have; sets alpha that the file does not have to 255. Colours become grey as in PIL's convert("L"), or the luma of a
+/// JPEG.
 enum class ImageMode {
   /// The channels of the file. A palette becomes RGB, or RGB and alpha; CMYK becomes RGB.
   kUnchanged,
@@ -18,7 +19,7 @@ enum class ImageMode {
 };
 
 enum class ImageLayout {
-  /// [channels, height, width], as tensors are.
+  /// [channels, height, width], as in tensors.
   kPlanes,
   /// [height, width, channels].
   kInterleaved
@@ -33,7 +34,7 @@ struct ImageShape {
   friend bool operator==(const ImageShape&, const ImageShape&) = default;
 };
 
-/// An image in memory of somebody else. No size may be zero.
+/// An image in memory that it does not own. No size may be zero.
 struct ImageView {
   const uint8_t* pixels = nullptr;
   ImageShape shape;

@@ -1,4 +1,4 @@
-// [Note: longjmp] of jpeg_decoder.cpp holds here as well.
+// [Note: longjmp] in jpeg_decoder.cpp applies here, too.
 #include "cohort/extras/files/images/image_writer.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 namespace cohort::files {
 namespace {
 
-// Row y of an image, pixels beside each other, in `row` where they are not so already.
+// Returns row y of an image with interleaved channels; copies them to `row` if they are in planes.
 const uint8_t* interleaved_row(const ImageView& image, size_t y, std::vector<uint8_t>& row) {
   const auto [height, width, channels] = image.shape;
   if (image.layout == ImageLayout::kInterleaved) return image.pixels + y * width * channels;
@@ -35,7 +35,7 @@ base::Result<void> check_encodable(const ImageView& image, const char* format, u
                                  width, format, max_side));
 }
 
-// Not a vector, which throws where there is no memory: no exception may pass through the libraries.
+// A std::vector would throw without memory, and exceptions must not pass through C libraries.
 struct OutputBytes {
   unsigned char* data = nullptr;
   size_t size = 0;
@@ -46,7 +46,7 @@ struct OutputBytes {
   OutputBytes& operator=(const OutputBytes&) = delete;
   ~OutputBytes() { std::free(data); }
 
-  /// Room for so many more. False without memory.
+  /// Makes room for this many more bytes. Returns false without memory.
   bool reserve(size_t num_more) {
     if (num_more <= capacity - size) return true;
     const size_t new_capacity = 2 * capacity + num_more;
@@ -71,7 +71,7 @@ struct JpegWriter {
   ~JpegWriter() { jpeg_destroy_compress(&jpeg); }
   static JpegWriter& of(j_common_ptr common) { return *static_cast<JpegWriter*>(common->client_data); }
   static JpegWriter& of(j_compress_ptr jpeg) { return *static_cast<JpegWriter*>(jpeg->client_data); }
-  /// Lets libjpeg write behind what there is.
+  /// Lets libjpeg append to the existing bytes.
   static void give_room(j_compress_ptr jpeg);
   static boolean take_full_buffer(j_compress_ptr jpeg);
   static void take_rest(j_compress_ptr jpeg);

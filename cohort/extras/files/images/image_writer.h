@@ -1,4 +1,4 @@
-/// Images as the bytes of JPEG and PNG files.
+/// Encodes images as JPEG and PNG files in memory.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace cohort::files {
 
-/// How many pixels of brightness share one of colour.
+/// How many pixels share one value of colour.
 enum class JpegSubsampling { k444, k422, k420 };
 
 struct JpegOptions {
@@ -18,10 +18,10 @@ struct JpegOptions {
   bool progressive = false;
 };
 
-/// Fails for other than 1 or 3 channels, sides above 65500, and a quality out of range.
+/// Fails unless there are 1 or 3 channels, for sides above 65500, and for a quality out of range.
 base::Result<std::string> encode_jpeg(const ImageView& image, const JpegOptions& options = {});
 
-/// 1 to 4 channels. `compression_level`: 0 (none) to 9.
+/// Encodes 1 to 4 channels. `compression_level`: 0 (no compression) to 9.
 base::Result<std::string> encode_png(const ImageView& image, int compression_level = 6);
 
 }  // namespace cohort::files

@@ -1,6 +1,6 @@
-// [Note: longjmp] libjpeg and libpng report errors by a function that must not return. Ours jumps back to guarded(), over frames
-// of C and of one lambda. Lambdas given to guarded() therefore own nothing: no object with a destructor lives in them, and what
-// they change belongs to the decoder. Callbacks that the libraries call do the same.
+// [Note: longjmp] libjpeg and libpng report errors by calling a function that must not return. Ours jumps back to guarded(), over
+// frames of C and of one lambda. So lambdas in guarded() must have no objects with destructors; they may change only the decoder.
+// The same holds for callbacks of the libraries.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,13 +21,13 @@
 namespace cohort::files::detail {
 namespace {
 
-// A progressive file may have any number of scans, each of which walks over the whole image: real ones have about ten.
+// A progressive file may have any number of scans, and each scan covers the whole image. Real files have about ten.
 constexpr int kMaxScans = 100;
-// Besides the coefficients, which progressive files keep: two bytes for each of up to four channels.
+// In addition to the coefficients, which progressive files keep: two bytes for each of up to four channels.
 constexpr uint64_t kJpegMemory = uint64_t{64} << 20;
 constexpr uint64_t kJpegMemoryPerPixel = 8;
 
-// The first member of what libjpeg knows as its error manager.
+// libjpeg sees the first member as its error manager.
 struct JpegErrors {
   jpeg_error_mgr base;
   jmp_buf jump;
@@ -73,7 +73,7 @@ class JpegDecoder final : public ImageDecoder {
   base::Result<void> read(uint8_t* pixels, ImageLayout layout) override;
 
  private:
-  // False: an error, see error().
+  // Returns false after an error, see error().
   template <typename Fn>
   bool guarded(Fn fn) {
     errors_.text[0] = 0;
@@ -123,7 +123,7 @@ void JpegDecoder::start() {
   jpeg_read_header(&jpeg_, TRUE);
 }
 
-// Whatever its pixels are, a block of them takes a bit at least, unless the file is one of arithmetic coding.
+// A block of pixels takes at least one bit, unless the file uses arithmetic coding.
 base::Result<void> JpegDecoder::check_size() const {
   const uint64_t num_pixels = uint64_t{jpeg_.image_width} * jpeg_.image_height;
   const uint64_t offset = file_.size() - source_.bytes_in_buffer;
@@ -177,7 +177,7 @@ void JpegDecoder::read_orientation() {
 base::Result<void> JpegDecoder::open() {
   jpeg_.err = jpeg_std_error(&errors_.base);
   errors_.base.error_exit = fail_jpeg;
-  // Warnings: about data that can be decoded all the same.
+  // Warnings concern data that can be decoded nevertheless.
   errors_.base.emit_message = [](j_common_ptr, int) {};
   errors_.base.output_message = [](j_common_ptr) {};
   if (!guarded([this] { start(); })) return error();
@@ -190,7 +190,7 @@ base::Result<void> JpegDecoder::open() {
 void JpegDecoder::read_rows(RowSink& sink) {
   const uint32_t components = static_cast<uint32_t>(jpeg_.output_components);
   const bool is_cmyk = jpeg_.out_color_space == JCS_CMYK;
-  // Four bytes a pixel are split into planes faster than three: the library fills a fourth one.
+  // Splitting four bytes per pixel into planes is faster than three; the library fills the fourth one.
   const bool is_direct = !is_cmyk && (components == decoded_.channels || jpeg_.out_color_space == JCS_EXT_RGBX);
   while (jpeg_.output_scanline < jpeg_.output_height) {
     const size_t y = jpeg_.output_scanline;

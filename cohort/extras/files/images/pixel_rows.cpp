@@ -10,12 +10,12 @@
 namespace cohort::files::detail {
 namespace {
 
-// ITU-R 601-2 in 1/65536, rounded, as PIL has it.
+// ITU-R 601-2 in units of 1/65536, rounded, as in PIL.
 uint8_t luma(const uint8_t* rgb) {
   return static_cast<uint8_t>((rgb[0] * 19595U + rgb[1] * 38470U + rgb[2] * 7471U + 0x8000U) >> 16);
 }
 
-// a * b / 255, rounded.
+// Returns a * b / 255, rounded.
 uint32_t product_of_255(uint32_t a, uint32_t b) {
   const uint32_t product = a * b + 128;
   return ((product >> 8) + product) >> 8;
@@ -23,7 +23,7 @@ uint32_t product_of_255(uint32_t a, uint32_t b) {
 
 #ifdef __x86_64__
 
-// The channels of 16 pixels of four bytes: bytes that are 4, then 8, 16 and 32 apart come to stand beside each other.
+// Splits 16 pixels of four bytes into channels: moves bytes that are 4, then 8, 16 and 32 apart next to each other.
 void split_16_pixels(const uint8_t* from, __m128i* channels) {
   __m128i a[4];
   __m128i b[4];
@@ -41,7 +41,7 @@ void split_16_pixels(const uint8_t* from, __m128i* channels) {
   for (int i = 0; i < 4; ++i) channels[i] = a[i];
 }
 
-// As much of a row as there are whole blocks. Returns the number of pixels done.
+// Splits all whole blocks of a row. Returns the number of pixels done.
 size_t split_blocks(const uint8_t* row, uint8_t* to, size_t plane, size_t channels, size_t width) {
   size_t x = 0;
   for (; x + 16 <= width; x += 16) {
@@ -95,7 +95,7 @@ RowSink::RowSink(uint8_t* pixels, ImageLayout layout, const ImageShape& decoded,
   const ptrdiff_t width = decoded.width;
   const ptrdiff_t height = decoded.height;
   const bool is_upright = orientation < 5;
-  // In which of the decoded image's directions the turned one runs backwards.
+  // The directions in which the rotated image runs backwards, in terms of the decoded image.
   const bool flips_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool flips_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   x_step_ = is_upright ? 1 : height;
@@ -127,7 +127,7 @@ void RowSink::put(size_t y, const uint8_t* row, size_t stride) {
     }
     return;
   }
-  // How far apart a pixel and its neighbour are, and a channel and the next.
+  // The distances between neighbouring pixels, and between channels.
   const ptrdiff_t pixel_size = layout_ == ImageLayout::kPlanes ? 1 : static_cast<ptrdiff_t>(channels);
   const size_t channel_size = layout_ == ImageLayout::kPlanes ? plane : 1;
   uint8_t* to = pixels_ + begin * pixel_size;

@@ -1,4 +1,4 @@
-/// Rows of pixels on their way from a decoder to the caller's memory.
+/// Copies rows of pixels from a decoder to the caller's memory.
 #pragma once
 
 #include <cstddef>
@@ -8,32 +8,32 @@
 
 namespace cohort::files::detail {
 
-/// From one number of channels to another, 1 to 4 each (image_format.h); the rows must not overlap. Colours become grey as with
-/// PIL's convert("L").
+/// Converts between numbers of channels, 1 to 4 each (image_format.h); the rows must not overlap. Colours become grey as in PIL's
+/// convert("L").
 void convert_row(const uint8_t* from, uint32_t from_channels, uint8_t* to, uint32_t to_channels, size_t width);
 
-/// PIL's CMYK to RGB, of bytes that are inverted, as JPEG files have them.
+/// Converts CMYK to RGB like PIL, from inverted bytes, which JPEG files have.
 void inverted_cmyk_to_rgb(const uint8_t* from, uint8_t* to, size_t width);
 
-/// The memory of an image, filled row by row, turned as EXIF orientation asks.
+/// The memory of an image, filled row by row, and rotated by its EXIF orientation.
 class RowSink {
  public:
-  /// `decoded`: the image as it comes, before it is turned.
+  /// `decoded`: the shape of the decoded image, before rotation.
   RowSink(uint8_t* pixels, ImageLayout layout, const ImageShape& decoded, int orientation);
 
-  /// Each pixel of the row has `stride` bytes, of which the first `channels` count.
+  /// Each pixel of the row has `stride` bytes, of which only the first `channels` are used.
   void put(size_t y, const uint8_t* row, size_t stride);
-  /// Where row `y` may be written in place, pixels beside each other; null where it has to come through put().
+  /// Returns the address of row `y` if it can be written in place, with interleaved channels; null if it must come through put().
   uint8_t* row(size_t y);
 
-  /// The shape after turning.
+  /// The shape after rotation.
   static ImageShape turned(const ImageShape& decoded, int orientation);
 
  private:
   uint8_t* pixels_;
   ImageShape shape_;
   ImageLayout layout_;
-  // Of a pixel (x, y) of the decoded image: origin + x * x_step + y * y_step, in pixels.
+  // Pixel (x, y) of the decoded image goes to origin + x * x_step + y * y_step, in pixels.
   ptrdiff_t origin_ = 0;
   ptrdiff_t x_step_ = 1;
   ptrdiff_t y_step_;

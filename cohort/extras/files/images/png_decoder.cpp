@@ -1,4 +1,4 @@
-// [Note: longjmp] of jpeg_decoder.cpp holds here as well.
+// [Note: longjmp] in jpeg_decoder.cpp applies here, too.
 #include <fmt/format.h>
 #include <png.h>
 
@@ -18,20 +18,20 @@
 namespace cohort::files::detail {
 namespace {
 
-// Of the sizes in the header.
+// The offset of the sizes in the header.
 constexpr uint64_t kPngSizeOffset = 16;
 constexpr png_alloc_size_t kMaxChunkMemory = 8'000'000;
-// zlib makes at most so many bytes of one.
+// zlib makes at most this many bytes from one.
 constexpr uint64_t kMaxInflation = 1032;
-// A chunk's size and name before its bytes, and their checksum behind them.
+// A chunk's size and name before its bytes, and their checksum after them.
 constexpr uint64_t kChunkHead = 8;
 constexpr uint64_t kChunkEnd = 4;
-// Texts, profiles and the like, which have no effect here, but would be unpacked into memory.
+// Texts, profiles and similar chunks, which have no effect here, but would be unpacked into memory.
 constexpr png_byte kIgnoredChunks[] = {'i', 'C', 'C', 'P', 0,   'i', 'T', 'X', 't', 0,   't', 'E', 'X', 't',
                                        0,   'z', 'T', 'X', 't', 0,   's', 'P', 'L', 'T', 0,   'h', 'I', 'S',
                                        'T', 0,   'p', 'C', 'A', 'L', 0,   's', 'C', 'A', 'L', 0};
 
-// Every chunk has to be in the file as a whole: libpng takes as much memory as a chunk says it has before it looks.
+// Checks that every chunk is complete in the file, as libpng allocates the memory that a chunk claims before it reads the chunk.
 base::Result<void> check_chunks(const InputFile& file) {
   std::string_view name;
   for (uint64_t at = 8; name != "IEND";) {
@@ -89,10 +89,10 @@ class PngDecoder final : public ImageDecoder {
   bool is_end_ = false;
   size_t offset_ = 0;
   ImageShape decoded_;
-  // What libpng's rows have.
+  // The number of channels in libpng's rows.
   uint32_t row_channels_ = 0;
   int orientation_ = 1;
-  // One row, or all of an interlaced image.
+  // One row, or all rows of an interlaced image.
   std::vector<uint8_t> rows_;
   std::vector<uint8_t> converted_;
 };
@@ -129,7 +129,7 @@ base::Result<void> PngDecoder::check_size() const {
                         fmt::format("{} before the end of the file", file_.size() - offset_));
 }
 
-// Whatever the file has becomes 8 bits of grey or of RGB, with alpha if it is wanted.
+// Converts every kind of file to 8 bits of grey or RGB, with alpha if it is wanted.
 void PngDecoder::choose_output() {
   const int color_type = png_get_color_type(png_, info_);
   const bool has_transparency = png_get_valid(png_, info_, PNG_INFO_tRNS) != 0;
@@ -144,7 +144,7 @@ void PngDecoder::choose_output() {
     if (has_transparency && wants_alpha) png_set_tRNS_to_alpha(png_);
     if (!wants_alpha) png_set_strip_alpha(png_);
   }
-  // Four bytes a pixel are split into planes faster than three.
+  // Splitting four bytes per pixel into planes is faster than three.
   if (options_.mode == ImageMode::kRgb && (color_type & PNG_COLOR_MASK_COLOR)) {
     png_set_filler(png_, 255, PNG_FILLER_AFTER);
   }

@@ -14,7 +14,7 @@ namespace {
 
 size_t rounded_up(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// Rows of the height that the columns need, resized to the window's width; each row has room for whole blocks of lanes.
+// The rows that the columns need, resized to the window's width. Each row has room for whole blocks of lanes.
 struct ResizedRows {
   std::unique_ptr<uint8_t[]> bytes;
   size_t row_size;
@@ -23,7 +23,7 @@ struct ResizedRows {
   uint8_t* row(size_t i) const { return bytes.get() + i * row_size; }
 };
 
-// kLanes rows at a time stand beside each other as columns, so that all of them are weighed at once.
+// Puts kLanes rows next to each other as columns, to compute all of them at once.
 void resize_rows(const std::vector<const uint8_t*>& from, const ResampleWeights& columns,
                  const ResampleKernels& kernels, const ResizedRows& to) {
   const size_t begin = columns.begin();
@@ -35,7 +35,7 @@ void resize_rows(const std::vector<const uint8_t*>& from, const ResampleWeights&
   uint8_t* to_rows[kLanes];
   for (size_t first = 0; first < from.size(); first += kLanes) {
     for (size_t lane = 0; lane < kLanes; ++lane) {
-      // Beyond the last row it stands again.
+      // Repeats the last row beyond it.
       const size_t row = std::min(first + lane, from.size() - 1);
       from_rows[lane] = from[row] + begin;
       to_rows[lane] = to.row(row);

@@ -1,6 +1,6 @@
-/// Resizing of images in bytes, antialiased: bit for bit the numbers of torch.nn.functional.interpolate(mode="bilinear" or
-/// "bicubic", antialias=True) on uint8 (LibTorch 2.13, aten/src/ATen/native/cpu/UpSampleKernel.cpp: weights of 16 bits, rows
-/// first, then columns, bytes in between). Only what a window of the result needs is read and computed.
+/// Resizes images in bytes, antialiased, with the same bits as torch.nn.functional.interpolate(mode="bilinear" or "bicubic",
+/// antialias=True) on uint8 (LibTorch 2.13, aten/src/ATen/native/cpu/UpSampleKernel.cpp: weights of 16 bits, rows first, then
+/// columns, bytes in between). Reads and computes only what a window of the result needs.
 ///
 /// Thread-safety: any number of threads.
 #pragma once
@@ -12,7 +12,7 @@ namespace cohort::files {
 
 enum class ResampleFilter { kBilinear, kBicubic };
 
-/// Planes of bytes, maybe a part of larger ones. The pixels of a row are beside each other. No size may be zero.
+/// Planes of bytes, possibly a part of larger ones. The pixels of a row are contiguous. No size may be zero.
 struct PlanesView {
   const uint8_t* pixels;
   size_t channels;
@@ -22,7 +22,7 @@ struct PlanesView {
   ptrdiff_t row_stride;
 };
 
-/// A size, and the part of the resized image that is wanted; it must lie inside.
+/// A size, and the window of the resized image that is wanted; it must be inside the image.
 struct ResampleTarget {
   size_t height;
   size_t width;
@@ -38,7 +38,7 @@ struct ResampleTarget {
 void resample(const PlanesView& from, const ResampleTarget& target, ResampleFilter filter, uint8_t* to);
 
 namespace detail {
-/// What resample() does by 256-bit instructions where the machine has them, written in plain C++.
+/// resample() in plain C++, without its 256-bit instructions.
 void resample_plainly(const PlanesView& from, const ResampleTarget& target, ResampleFilter filter, uint8_t* to);
 }  // namespace detail
 

@@ -37,7 +37,7 @@ void columns_to_rows_plainly(const uint8_t* from, size_t width, uint8_t* const* 
 
 #ifdef __x86_64__
 
-// Rows in pairs: a multiplication adds up two taps of eight lanes.
+// Takes rows in pairs: one multiplication sums two taps of eight lanes.
 __attribute__((target("avx2"))) void weigh_avx2(const uint8_t* from, ptrdiff_t stride, const int16_t* weights,
                                                 size_t num_taps, int precision, uint8_t* to) {
   const __m256i zero = _mm256_setzero_si256();
@@ -64,7 +64,7 @@ __attribute__((target("avx2"))) void weigh_avx2(const uint8_t* from, ptrdiff_t s
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_packus_epi16(low, high));
 }
 
-// A block of 16 x 16 bytes: four times, row i and row i + 8 become rows 2i and 2i + 1, their bytes in turns.
+// Transposes 16 x 16 bytes: four times, rows i and i + 8 become rows 2i and 2i + 1, with their bytes interleaved.
 inline void transpose_block(__m128i* block) {
   __m128i other[16];
   for (int round = 0; round < 2; ++round) {

@@ -6,7 +6,7 @@
 
 namespace cohort::files::detail {
 
-/// How many sums are computed at once. Rows of intermediate results are as long as a multiple of it.
+/// How many sums are computed at once. Rows of intermediate results are padded to a multiple of it.
 constexpr size_t kLanes = 32;
 
 struct ResampleKernels {
@@ -14,14 +14,14 @@ struct ResampleKernels {
   /// 0 to 255, for kLanes lanes.
   void (*weigh)(const uint8_t* from, ptrdiff_t stride, const int16_t* weights, size_t num_taps, int precision,
                 uint8_t* to);
-  /// to[x * kLanes + lane] = rows[lane][x] for x < width. Reads nothing beyond; writes columns up to a multiple of 16.
+  /// to[x * kLanes + lane] = rows[lane][x] for x < width. Reads no further; writes columns up to a multiple of 16.
   void (*rows_to_columns)(const uint8_t* const* rows, size_t width, uint8_t* to);
-  /// rows[lane][x] = from[x * kLanes + lane] for x < width, and maybe beyond, up to a multiple of 16.
+  /// rows[lane][x] = from[x * kLanes + lane] for x < width, and possibly further, up to a multiple of 16.
   void (*columns_to_rows)(const uint8_t* from, size_t width, uint8_t* const* rows);
 };
 
 const ResampleKernels& plain_kernels();
-/// What this machine does best.
+/// The fastest kernels for this machine.
 const ResampleKernels& best_kernels();
 
 }  // namespace cohort::files::detail

@@ -18,7 +18,7 @@ double filter_at(ResampleFilter filter, double x) {
 
 }  // namespace
 
-// The precision depends on the largest weight of all results, wanted or not.
+// The precision depends on the largest weight of all results, also of those outside the window.
 ResampleWeights resample_weights(size_t from, size_t to, size_t window, size_t window_size, ResampleFilter filter) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   const double stretch = std::max(scale, 1.0);
@@ -33,7 +33,7 @@ ResampleWeights resample_weights(size_t from, size_t to, size_t window, size_t w
   double largest = 0;
   for (size_t i = 0; i < to; ++i) {
     const double center = scale * (static_cast<double>(i) + 0.5);
-    // Cut off, not rounded, as Pillow and PyTorch do.
+    // Truncates instead of rounding, as Pillow and PyTorch do.
     const auto whole = [](double at) { return static_cast<int64_t>(at); };
     const int64_t first = std::max<int64_t>(whole(center - support + 0.5), 0);
     const int64_t end = std::min(whole(center + support + 0.5), static_cast<int64_t>(from));

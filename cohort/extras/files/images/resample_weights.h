@@ -1,4 +1,4 @@
-/// Which pixels make a pixel of a resized row, and how much of each. Private to this folder.
+/// The pixels, and their weights, that make a pixel of a resized row. Private to this folder.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace cohort::files::detail {
 
-/// For a window of the result. Result i is the sum over j < taps[i].count of weights[i * max_taps + j] times pixel
+/// Weights of a window of the result. Result i is the sum over j < taps[i].count of weights[i * max_taps + j] times pixel
 /// taps[i].first + j, divided by 2^precision and rounded.
 struct ResampleWeights {
   struct Taps {
@@ -27,7 +27,7 @@ struct ResampleWeights {
   size_t end() const { return taps.back().first + taps.back().count; }
 };
 
-/// `from` pixels become `to`, of which [window, window + window_size) are wanted.
+/// Resizes `from` pixels to `to`, of which [window, window + window_size) are wanted.
 ResampleWeights resample_weights(size_t from, size_t to, size_t window, size_t window_size, ResampleFilter filter);
 
 }  // namespace cohort::files::detail

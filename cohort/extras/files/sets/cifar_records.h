@@ -14,23 +14,23 @@ namespace cohort::files {
 constexpr int64_t kCifarImageBytes = 3 * 32 * 32;
 
 struct CifarImages {
-  /// kCifarImageBytes for each image.
+  /// kCifarImageBytes per image.
   std::vector<uint8_t> pixels;
   std::vector<int64_t> labels;
 };
 
 struct CifarLayout {
-  /// Before each image: 1 in CIFAR-10, 2 in CIFAR-100 (the coarse label, then the fine one).
+  /// Label bytes before each image: 1 in CIFAR-10, 2 in CIFAR-100 (the coarse label, then the fine one).
   int num_label_bytes = 1;
-  /// Which of them is the label.
+  /// The index of the byte with the label.
   int label_byte = 0;
   int num_classes = 10;
 };
 
-/// Adds the records of a file to `images`. Errors: a part of a record at the end; a label that is not below num_classes.
+/// Adds the records of a file to `images`. Errors: an incomplete record at the end; a label that is not below num_classes.
 base::Result<void> read_cifar_records(const InputFile& file, const CifarLayout& layout, CifarImages& images);
 
-/// The names of classes: one a line, empty lines left out. Errors: another number of names than `num_classes`.
+/// Returns the names of classes, one per line; skips empty lines. Errors: more or fewer names than `num_classes`.
 base::Result<std::vector<std::string>> read_class_names(const InputFile& file, int num_classes);
 
 }  // namespace cohort::files

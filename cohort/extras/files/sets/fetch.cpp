@@ -59,7 +59,7 @@ class FileFetch {
     if (auto made = base::make_directories(folder_); !made) return made;
     const bool was_begun = is_at(download_);
     auto got = download();
-    // What came earlier may be of another version of the file: once from the start, then.
+    // The existing bytes may be of another version of the file, so start once from the beginning.
     if (got && !*got && was_begun) got = download();
     if (!got) return std::move(got).error();
     if (!*got) return base::Error(mismatch_);
@@ -73,12 +73,12 @@ class FileFetch {
     auto digest = file_digest(download_, file_.digest.algorithm());
     if (!digest) return std::move(digest).error();
     if (*digest == file_.digest.hex) return true;
-    mismatch_ = fmt::format("{} is not the file that was published: its {} is {}, not {}; what came was deleted", url_,
-                            file_.digest.algorithm(), *digest, file_.digest.hex);
+    mismatch_ = fmt::format("{} is not the file that was published: its {} is {}, not {}; the download was deleted",
+                            url_, file_.digest.algorithm(), *digest, file_.digest.hex);
     return false;
   }
 
-  // False if other bytes came than those that were published.
+  // Returns false if the bytes are not the published ones.
   base::Result<bool> download() {
     if (is_at(download_)) {
       auto is_whole = digest_is_right();
@@ -137,7 +137,7 @@ class FileFetch {
   std::string mismatch_;
 };
 
-// What is unpacked is a folder, or files in one.
+// Unpacks to a folder, or to files in one.
 std::string folder_of_set(const std::string& target) {
   std::error_code error;
   return fs::is_directory(target, error) ? target : fs::path(target).parent_path().string();
@@ -148,7 +148,7 @@ base::Error cannot_fetch(const OfficialSet& set, const std::string& root, base::
       .caused_by(std::move(cause))
       .with_hint(fmt::format(
           "without a network here, run this elsewhere and copy the folder: cohort-data fetch {0} --root DIR\n"
-          "  hint: a small stand-in in the same format: cohort-data make {1} --root {2}",
+          "  hint: for a small synthetic dataset in the same format, run: cohort-data make {1} --root {2}",
           set.name, set.stand_in, root));
 }
 
@@ -172,9 +172,8 @@ base::Result<int> fetch(const OfficialSet& set, const std::string& root, const F
   for (const SetFile& file : set.files) {
     const std::string folder = folder_of_set(root + "/" + file.target);
     if (!is_at(folder + "/" + kStandInNote)) continue;
-    return base::Error(
-               fmt::format("\"{}\" holds a stand-in that cohort-data make has written, not {}", folder, set.name))
-        .with_hint("remove that folder, or choose another one for the published set");
+    return base::Error(fmt::format("\"{}\" holds a synthetic dataset of cohort-data make, not {}", folder, set.name))
+        .with_hint("remove that folder, or choose another one for the published dataset");
   }
   bool is_there = true;
   for (const SetFile& file : set.files) is_there = is_there && is_at(root + "/" + file.target);
@@ -188,7 +187,7 @@ base::Result<int> fetch(const std::string& name, const std::string& root, const 
   if (const OfficialSet* const set = find_official_set(name)) return fetch(*set, root, options);
   std::vector<std::string> names;
   for (const OfficialSet& set : official_sets()) names.push_back(set.name);
-  return base::Error(fmt::format("there is no set \"{}\" in the catalogue{}; it has {}", name,
+  return base::Error(fmt::format("there is no dataset \"{}\" in the catalogue{}; it has {}", name,
                                  base::did_you_mean(name, names), base::join(names, ", ")));
 }
 

@@ -1,7 +1,7 @@
-/// Gets a data set from where it is published: downloaded, compared with its published digest, unpacked.
+/// Gets a dataset from where it is published: downloads it, compares its published digest, and unpacks it.
 ///
-/// A file or folder of a set is at its final name whole, or not at all. Several processes may ask for one set at once (the
-/// ranks of a host): one downloads, the others wait and find it there.
+/// A file or folder of a dataset appears at its final name complete, or not at all. Several processes (the ranks of a host) may
+/// fetch one dataset at once: one downloads, and the others wait for it.
 #pragma once
 
 #include <chrono>
@@ -15,21 +15,21 @@
 namespace cohort::files {
 
 struct FetchOptions {
-  /// "http://host:port": there instead of the hosts of the catalogue, under the same paths.
+  /// "http://host:port": replaces the hosts of the catalogue, with the same paths.
   std::string mirror;
   std::chrono::seconds connect_timeout{30};
   std::chrono::seconds stall_timeout{60};
-  /// How long to wait for another process that fetches the same set.
+  /// How long to wait for another process that fetches the same dataset.
   std::chrono::seconds lock_timeout{3600};
-  /// Called about once a second or oftener while a file is downloaded; `total` 0: not known. False stops the download.
+  /// Called at least about once a second during a download. `total` is 0 if not known. If it returns false, the download stops.
   std::function<bool(const SetFile& file, uint64_t done, uint64_t total)> on_progress;
 };
 
-/// Returns the number of files that were downloaded: 0 if all were there. An interrupted download goes on where it was the next
-/// time. Errors say what could not be reached or what is wrong, and what to do where there is no network.
+/// Returns the number of downloaded files; 0 if all were there. The next call continues an interrupted download. Errors say what
+/// could not be reached or what is wrong, and what to do without a network.
 base::Result<int> fetch(const OfficialSet& set, const std::string& root, const FetchOptions& options = {});
 
-/// Fails for names that are not in the catalogue, and then names those that are.
+/// Fails for names that are not in the catalogue, and lists those that are.
 base::Result<int> fetch(const std::string& name, const std::string& root, const FetchOptions& options = {});
 
 }  // namespace cohort::files

@@ -1,4 +1,4 @@
-/// FolderTarget: what is unpacked becomes files of a new folder, which only their owner may read.
+/// FolderTarget: writes unpacked files to a new folder, readable only by their owner.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace cohort::files {
 
-/// Overwrites nothing: an archive that holds a name twice is an error.
+/// Overwrites nothing: an archive with the same name twice is an error.
 class FolderTarget final : public UnpackTarget {
  public:
-  /// Requires: `folder` is there, and nobody else writes to it.
+  /// Requires: `folder` exists, and no other program writes to it.
   explicit FolderTarget(std::string folder) : folder_(std::move(folder)) {}
   base::Result<void> add_folder(const std::string& name) override;
   base::Result<void> begin_file(const std::string& name) override;

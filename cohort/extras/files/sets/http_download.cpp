@@ -99,7 +99,7 @@ class Transfer {
   }
 
   base::Result<void> take(std::string_view bytes) {
-    // A server that knows no ranges answers with the whole file.
+    // A server without ranges answers with the whole file.
     if (first_byte_ > 0 && status() == kOk) {
       if (auto emptied = start_over(); !emptied) return emptied;
     }
@@ -140,13 +140,13 @@ class Transfer {
       case CURLE_HTTP_RETURNED_ERROR:
         return fmt::format("the server answered {}", status());
       case CURLE_TOO_MANY_REDIRECTS:
-        return fmt::format("it leads on to other addresses more than {} times", kMaxRedirects);
+        return fmt::format("it redirects more than {} times", kMaxRedirects);
       case CURLE_PARTIAL_FILE:
         return fmt::format("the connection ended after {} bytes, before the end of the file", num_bytes_);
       case CURLE_OPERATION_TIMEDOUT: {
         curl_off_t connected = 0;
         curl_easy_getinfo(curl_.get(), CURLINFO_CONNECT_TIME_T, &connected);
-        return connected > 0 ? fmt::format("nothing came for {} s", options_.stall_timeout.count())
+        return connected > 0 ? fmt::format("no data came for {} s", options_.stall_timeout.count())
                              : fmt::format("no connection in {} s", options_.connect_timeout.count());
       }
       default:
@@ -159,8 +159,8 @@ class Transfer {
   const DownloadOptions& options_;
   base::Fd fd_;
   std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl_{nullptr, curl_easy_cleanup};
-  uint64_t first_byte_ = 0;  // of this request
-  uint64_t num_bytes_ = 0;   // in the file
+  uint64_t first_byte_ = 0;  // requested first
+  uint64_t num_bytes_ = 0;   // in the file so far
   std::optional<base::Error> problem_;
 };
 

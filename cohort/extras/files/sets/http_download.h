@@ -1,4 +1,4 @@
-/// One file by HTTP or HTTPS, through libcurl: certificates checked, redirects bounded, sizes bounded, no wait without an end.
+/// Downloads a file by HTTP or HTTPS with libcurl. Checks certificates, and limits redirects, sizes and waits.
 #pragma once
 
 #include <chrono>
@@ -11,21 +11,21 @@
 namespace cohort::files {
 
 struct DownloadOptions {
-  /// Of the whole file. A server that announces or sends more is an error.
+  /// The largest size of the file. A server that announces or sends more is an error.
   uint64_t max_bytes = 0;
   std::chrono::seconds connect_timeout{30};
-  /// How long no byte may come.
+  /// The longest time without a byte.
   std::chrono::seconds stall_timeout{60};
-  /// Called about once a second or oftener with the bytes that are there, and all of them (0: not known). False
-  /// stops the download.
+  /// Called at least about once a second with the bytes so far, and the total (0 if not known). If it returns false, the download
+  /// stops.
   std::function<bool(uint64_t done, uint64_t total)> on_progress;
 };
 
-/// Writes what `url` gives to `path` (only its owner may read it), after the bytes that are there already, if the server can
-/// continue; from the start if not. After an error the bytes that came stay, for the next try.
+/// Writes the content of `url` to `path`, readable only by its owner. Continues after existing bytes if the server supports it,
+/// else begins anew. After an error the bytes stay for the next attempt.
 ///
-/// Proxies are those of the variables http_proxy, https_proxy and no_proxy.
-/// Thread-safety: any number of downloads at once, to different paths.
+/// Uses the proxies of the variables http_proxy, https_proxy and no_proxy. Thread-safety: any number of downloads at once, to
+/// different paths.
 base::Result<void> download_file(const std::string& url, const std::string& path, const DownloadOptions& options);
 
 }  // namespace cohort::files

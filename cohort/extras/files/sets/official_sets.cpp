@@ -16,7 +16,7 @@ OfficialSet cifar(std::string name, std::string summary, const char* archive, co
           {{url, {md5}, SetFile::Form::kTarGzip, folder, 256 * kMiB, 512 * kMiB}}};
 }
 
-/// `md5s`: of the images and labels for training, then of those for testing.
+/// `md5s`: of the images and labels for training, then for testing.
 OfficialSet mnist(const std::string& name, std::string summary, const std::string& address, const char* folder,
                   const std::vector<const char*>& md5s) {
   const char* const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",

@@ -1,6 +1,6 @@
-/// The catalogue: data sets that many people use, where they are published, and how to see that they arrived whole.
+/// The catalogue: popular datasets, their addresses, and digests to check downloads.
 ///
-/// Addresses and MD5 digests are those of the sets' own pages, which torchvision uses too (torchvision/datasets/cifar.py and
+/// Addresses and MD5 digests are from the datasets' own pages; torchvision uses the same (torchvision/datasets/cifar.py and
 /// mnist.py).
 #pragma once
 
@@ -18,27 +18,27 @@ struct SetFile {
   std::string url;
   Digest digest;
   Form form = Form::kPlain;
-  /// What is there in the end, below the root folder: a file, or the one folder that a .tar.gz holds.
+  /// The result, below the root folder: a file, or the one folder that a .tar.gz contains.
   std::string target;
-  /// Bounds, not sizes: of the download, and of what is unpacked from it.
+  /// Upper limits, not sizes: of the download, and of its unpacked content.
   uint64_t max_bytes = 0;
   uint64_t max_unpacked_bytes = 0;
 };
 
 struct OfficialSet {
   std::string name;
-  /// One line for people.
+  /// One line for users.
   std::string summary;
-  /// What `cohort-data make` calls the stand-in for it.
+  /// The name of its synthetic dataset in `cohort-data make`.
   std::string stand_in;
   std::vector<SetFile> files;
 };
 
 const std::vector<OfficialSet>& official_sets();
-/// Null for an unknown name.
-/// In the folder of every set that was made here: so that nobody takes it for the published one.
+/// Lies in the folder of every synthetic dataset, so that nobody takes it for the published one.
 inline constexpr const char* kStandInNote = "STAND-IN.txt";
 
+/// Returns null for an unknown name.
 const OfficialSet* find_official_set(const std::string& name);
 
 }  // namespace cohort::files

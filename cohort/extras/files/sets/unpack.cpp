@@ -34,12 +34,12 @@ class Unpacking {
     return {};
   }
 
-  /// False at the end of the archive.
+  /// Returns false at the end of the archive.
   base::Result<bool> next() {
     const int code = archive_read_next_header(archive_.get(), &entry_);
     if (code == ARCHIVE_EOF) return false;
     if (code != ARCHIVE_OK && code != ARCHIVE_WARN) return fail();
-    // One gzip and the plain file below it; libarchive would also open a gzip in a gzip in a gzip.
+    // Allows one gzip around the plain file, as libarchive would also open a gzip in a gzip in a gzip.
     if (archive_filter_count(archive_.get()) != 2) return refuse("is compressed several times");
     if (++num_entries_ > limits_.max_entries) {
       return refuse(fmt::format("has more than {} entries", limits_.max_entries));
@@ -78,7 +78,7 @@ class Unpacking {
   base::Error refuse(const std::string& what) const {
     return base::Error(fmt::format("cannot unpack \"{}\": it {}", file_.path(), what));
   }
-  // Where the compressed bytes were read up to.
+  // Names the position in the compressed bytes.
   base::Error fail() const {
     const char* const text = archive_error_string(archive_.get());
     return base::Error(fmt::format("cannot unpack \"{}\", at byte {} of {}: {}", file_.path(),

@@ -1,7 +1,7 @@
-/// Unpacks .gz and .tar.gz, read by libarchive, as if whoever wrote them meant harm.
+/// Unpacks .gz and .tar.gz with libarchive, safely also if they are malicious.
 ///
-/// A .tar.gz may hold files and folders, and nothing else: no links, no devices. Names are relative and without "..".
-/// Contents and the number of entries are bounded, whatever an archive says about itself.
+/// A .tar.gz may contain only files and folders, no links and no devices. Names must be relative and without "..". Contents and
+/// the number of entries are limited, whatever an archive claims.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,27 @@
 namespace cohort::files {
 
 struct UnpackLimits {
-  /// Of all contents together.
+  /// The limit of all contents together.
   uint64_t max_bytes = 0;
   int max_entries = 100'000;
 };
 
-/// What gets the contents of an archive.
+/// Receives the contents of an archive.
 class UnpackTarget {
  public:
   virtual ~UnpackTarget() = default;
   virtual base::Result<void> add_folder(const std::string& name) = 0;
-  /// The bytes of write() after it are this file's.
+  /// Begins the file to which the following write() calls belong.
   virtual base::Result<void> begin_file(const std::string& name) = 0;
   virtual base::Result<void> write(std::string_view bytes) = 0;
 };
 
-/// `name`: what the one file is called when it is handed to the target.
+/// `name`: the name of the file for the target.
 base::Result<void> unpack_gz(const InputFile& archive, const std::string& name, const UnpackLimits& limits,
                              UnpackTarget& target);
 base::Result<void> unpack_tar_gz(const InputFile& archive, const UnpackLimits& limits, UnpackTarget& target);
 
-/// Nothing, or what is wrong with a file's name in an archive: `has ".." in its name`.
+/// Returns the problem of a file's name in an archive, such as `has ".." in its name`; empty for a safe name.
 std::string unsafe_name_problem(std::string_view name);
 
 }  // namespace cohort::files

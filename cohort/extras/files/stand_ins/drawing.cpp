@@ -26,7 +26,7 @@ Stroke ellipse(Point center, double radius_x, double radius_y) {
   return stroke;
 }
 
-// In a square from (0, 0) at the top left to (1, 1).
+// Coordinates are in a square from (0, 0) at the top left to (1, 1).
 std::vector<Stroke> strokes_of(int digit) {
   switch (digit) {
     case 0:
@@ -63,7 +63,7 @@ double distance(Point p, Point a, Point b) {
   return std::hypot(p.x - a.x - t * along.x, p.y - a.y - t * along.y);
 }
 
-// Where a pixel lies in the picture that is moved, turned and scaled.
+// Maps pixels to coordinates of the picture before it was moved, rotated and scaled.
 class Placement {
  public:
   Placement(double max_angle, double max_shift, double min_scale, SampleGenerator& random)
@@ -87,10 +87,10 @@ class Placement {
 
 uint8_t to_byte(double value) { return static_cast<uint8_t>(std::lround(std::clamp(value, 0.0, 1.0) * 255)); }
 
-// 1 inside, 0 outside, with a soft edge. In coordinates from -1 to 1.
+// Returns 1 inside and 0 outside, with a soft edge. Coordinates are from -1 to 1.
 double coverage(int shape, double x, double y) {
   const double radius = std::hypot(x, y);
-  double inside = 0;  // how far
+  double inside = 0;  // distance from the edge
   if (shape == 0) inside = 0.7 - radius;
   if (shape == 1) inside = 0.6 - std::max(std::abs(x), std::abs(y));
   if (shape == 2) inside = std::min(0.6 - y, 0.5 + 0.55 * y - std::abs(x));
@@ -99,7 +99,7 @@ double coverage(int shape, double x, double y) {
   return std::clamp(inside * 8 + 0.5, 0.0, 1.0);
 }
 
-// Red, green and blue of a hue in [0, 1), at full saturation.
+// Returns red, green and blue of a hue in [0, 1), at full saturation.
 std::array<double, 3> color_of(double hue) {
   const auto part = [&](double offset) {
     const double place = hue + offset - std::floor(hue + offset);

@@ -1,4 +1,4 @@
-/// Files of data sets as bytes, in the formats of the real ones. Pure functions.
+/// Makes the bytes of dataset files in the official formats. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace cohort::files {
 
-/// MNIST's format IDX, of bytes: `shape` is [images, rows, columns], or [labels].
+/// MNIST's format IDX, with byte elements. `shape` is [images, rows, columns], or [labels].
 std::string idx_bytes(const std::vector<uint32_t>& shape, std::string_view values);
 
-/// CIFAR's binary records. `coarse_labels` is empty (CIFAR-10), or has one for each image (CIFAR-100).
+/// CIFAR's binary records. `coarse_labels` is empty (CIFAR-10), or has a label for each image (CIFAR-100).
 std::string cifar_record_bytes(const CifarImages& images, const std::vector<int64_t>& coarse_labels);
 
-/// One of CIFAR's batches as Python 2 and NumPy wrote them in 2009, protocol 2: a dict with "data", a uint8 array [N, 3072], and
-/// "labels" (CIFAR-10), or "fine_labels" and "coarse_labels" (CIFAR-100).
+/// A CIFAR batch as Python 2 and NumPy wrote it in 2009, protocol 2: a dict with "data", a uint8 array [N, 3072], and "labels"
+/// (CIFAR-10), or "fine_labels" and "coarse_labels" (CIFAR-100).
 std::string cifar_pickle_bytes(const CifarImages& images, const std::vector<int64_t>& coarse_labels);
 
-/// A pickled dict of lists of texts, as CIFAR's batches.meta and meta are.
+/// A pickled dict of lists of texts, like CIFAR's batches.meta and meta.
 struct NameList {
   std::string key;
   std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// CIFAR-10 and CIFAR-100: coloured shapes, in binary records or pickled batches.
+// Synthetic CIFAR-10 and CIFAR-100: coloured shapes, in binary records or pickled batches.
 #include <fmt/format.h>
 
 #include "cohort/base/text/text.h"
@@ -10,11 +10,11 @@ namespace cohort::files {
 namespace {
 
 constexpr int kCifarSide = 32;
-constexpr int kClassesOfAGroup = 5;  // of CIFAR-100: a coarse class has five fine ones
+constexpr int kClassesOfAGroup = 5;  // in CIFAR-100: five fine classes per coarse class
 
 struct ShapeBatch {
   CifarImages images;
-  std::vector<int64_t> coarse_labels;  // of CIFAR-100
+  std::vector<int64_t> coarse_labels;  // only in CIFAR-100
 };
 
 base::Result<ShapeBatch> draw_batch(const Making& making, SetPart part, int64_t begin, int64_t end, int num_classes) {
@@ -43,7 +43,7 @@ std::vector<std::string> coarse_names() {
   return names;
 }
 
-// `meta`: the file of Python's version; each list is a file in the binary version.
+// `meta`: the file in Python's version. In the binary version each list is a file.
 base::Result<void> put_names(const Making& making, const std::string& meta, const std::vector<NameList>& lists) {
   if (making.options().pickled) return making.put(meta, name_lists_pickle_bytes(lists));
   for (const auto& [key, names] : lists) {

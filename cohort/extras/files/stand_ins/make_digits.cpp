@@ -1,4 +1,4 @@
-// MNIST and the sets in its format: drawn digits.
+// Synthetic MNIST, and datasets in its format: drawn digits.
 #include "cohort/extras/files/stand_ins/drawing.h"
 #include "cohort/extras/files/stand_ins/formats.h"
 #include "cohort/extras/files/stand_ins/making.h"

@@ -21,7 +21,7 @@ std::string sentence(SampleGenerator& random) {
   return fmt::format("{} {} {}.\n", subject, verb, noun());
 }
 
-// Whole sentences, cut to the number of bytes.
+// Returns whole sentences, truncated to the number of bytes.
 base::Result<std::string> sentences(const Making& making, SetPart part) {
   const auto count = static_cast<size_t>(making.num_samples(part));
   std::string text;
@@ -37,7 +37,7 @@ base::Result<std::string> sentences(const Making& making, SetPart part) {
 base::Result<void> put_tokens(const Making& making, SetPart part, const std::string& name) {
   const auto text = sentences(making, part);
   if (!text) return text.error();
-  std::string tokens;  // of two bytes, the lower one first
+  std::string tokens;  // two bytes each, little-endian
   for (const char letter : *text) (tokens += letter) += '\0';
   return making.put(name, tokens);
 }
@@ -45,7 +45,7 @@ base::Result<void> put_tokens(const Making& making, SetPart part, const std::str
 constexpr int kColumns = 8;
 constexpr int kTableClasses = 3;
 
-// The label is the class whose direction the point lies in; directions are the same in all sets.
+// The label is the class whose direction is nearest to the point; directions are the same in all datasets.
 std::string table_row(SampleGenerator& random) {
   std::array<double, kColumns> values{};
   std::array<double, kTableClasses> scores{};

@@ -1,4 +1,4 @@
-/// What the makers of stand-ins share: where their files go, how many samples there are, and an early end.
+/// Functions that the makers of synthetic datasets share: the folder, the number of samples, and an early end.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace cohort::files {
 
-/// The parts of a set, for SampleGenerator.
+/// The splits of a dataset, for SampleGenerator.
 enum class SetPart { kTrain = 0, kTest = 1 };
 
 class Making {
@@ -21,13 +21,13 @@ class Making {
       : folder_(std::move(folder)), options_(options), num_samples_(num_samples) {}
 
   const StandInOptions& options() const { return options_; }
-  /// A fifth as many for testing, at least one.
+  /// The number of samples; a fifth of it for testing, at least one.
   int64_t num_samples(SetPart part) const;
-  /// One sample's random numbers; nothing if the work is to end.
+  /// Returns the random numbers of one sample; absent if the work is to end.
   std::optional<SampleGenerator> sample(SetPart part, int64_t index) const;
-  /// Writes one of the files, and the folders in its name.
+  /// Writes a file, and makes the folders in its name.
   base::Result<void> put(const std::string& name, std::string_view bytes) const;
-  /// What a maker returns when sample() gave nothing.
+  /// The error of a maker if sample() returned nothing.
   static base::Error stopped();
 
  private:
@@ -36,7 +36,7 @@ class Making {
   int64_t num_samples_;
 };
 
-/// Makers, one for each kind.
+/// One maker per kind of dataset.
 base::Result<void> make_mnist(const Making& making);
 base::Result<void> make_cifar10(const Making& making);
 base::Result<void> make_cifar100(const Making& making);

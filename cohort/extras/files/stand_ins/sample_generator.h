@@ -1,4 +1,4 @@
-/// SampleGenerator: random numbers that are the same on every machine, and for one sample whatever the others are.
+/// SampleGenerator: random numbers of one sample, which do not depend on other samples or on the machine.
 #pragma once
 
 #include <cmath>
@@ -6,7 +6,7 @@
 
 namespace cohort::files {
 
-/// SplitMix64 (Steele, Lea and Flood 2014), started from a seed, a part of a set and the index of a sample in it.
+/// SplitMix64 (Steele, Lea and Flood 2014), seeded with a seed, a split of a dataset and the index of a sample in it.
 class SampleGenerator {
  public:
   SampleGenerator(uint64_t seed, uint64_t part, uint64_t index) : state_(seed) {
@@ -21,9 +21,9 @@ class SampleGenerator {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
     return z ^ (z >> 31);
   }
-  /// In [low, high).
+  /// Returns a number in [low, high).
   double uniform(double low, double high) { return low + (high - low) * static_cast<double>(next() >> 11) * 0x1p-53; }
-  /// In [0, count).
+  /// Returns a number in [0, count).
   int below(int count) { return static_cast<int>(next() % static_cast<uint64_t>(count)); }
 
  private:

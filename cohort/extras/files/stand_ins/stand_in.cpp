@@ -17,7 +17,7 @@ namespace {
 
 struct Maker {
   StandIn set;
-  /// Of Python's version; null where there is none.
+  /// The folder of Python's version; null without one.
   const char* pickled_folder;
   base::Result<void> (*make)(const Making&);
 };
@@ -43,7 +43,8 @@ const Maker kMakers[] = {
 };
 
 constexpr auto kNoteText =
-    "This is not the published set: \"cohort-data make {}\" has written it, a small stand-in in the same format.\n";
+    "This is not the published dataset: \"cohort-data make {}\" has written it, a small synthetic dataset in the same "
+    "format.\n";
 
 const Maker* find_maker(const std::string& name) {
   const auto* found =
@@ -61,7 +62,7 @@ base::Error exists_already(const std::string& folder) {
   return base::Error(fmt::format("\"{}\" is there already", folder));
 }
 
-// The old folder goes only when the new one is complete.
+// Removes the old folder only when the new one is complete.
 base::Result<void> put_in_place(const std::string& made, const std::string& folder, bool overwrite) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -125,7 +126,7 @@ base::Result<std::string> make_stand_in(const std::string& name, const std::stri
                                         const StandInOptions& options) {
   const Maker* const maker = find_maker(name);
   if (!maker) {
-    return base::Error(fmt::format("there is no stand-in for \"{}\"; there are {}", name, names_of_makers()));
+    return base::Error(fmt::format("there is no synthetic dataset for \"{}\"; there are {}", name, names_of_makers()));
   }
   if (options.pickled && !maker->pickled_folder) {
     return base::Error(fmt::format("{} has no pickled form; cifar10 and cifar100 have one", name));

@@ -1,5 +1,5 @@
-/// Stand-ins for data sets: small ones in the real formats, made here. Their labels can be learnt from the samples, so they serve
-/// demos and tests where there is no network.
+/// Synthetic datasets: small generated datasets in the formats of the official ones. Their labels can be learnt from the samples,
+/// so they serve for demos and tests without a network.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace cohort::files {
 struct StandIn {
   const char* name;
   const char* summary;
-  /// Below the root folder, where the real set would be.
+  /// Below the root folder, at the place of the official dataset.
   const char* folder;
-  /// For training (for "tokens" and texts: bytes); a fifth as many more for testing.
+  /// Samples for training (bytes for "tokens" and texts); for testing there are a fifth as many in addition.
   int64_t default_samples;
   int64_t min_samples;
 };
@@ -24,20 +24,20 @@ struct StandIn {
 const std::vector<StandIn>& stand_ins();
 
 struct StandInOptions {
-  /// 0: the set's own default.
+  /// 0 means the dataset's own default.
   int64_t num_samples = 0;
-  /// The same seed gives the same bytes on every machine. The first samples do not depend on how many there are.
+  /// The same seed gives the same bytes on every machine. Samples do not depend on how many follow.
   uint64_t seed = 0;
-  /// CIFAR only: batches as Python's pickle reads them, instead of binary records.
+  /// Only for CIFAR: writes batches for Python's pickle instead of binary records.
   bool pickled = false;
-  /// Replaces a folder that is there.
+  /// Replaces an existing folder.
   bool overwrite = false;
-  /// True ends the work early, with an error.
+  /// If it returns true, the work ends early with an error.
   std::function<bool()> stops;
 };
 
-/// Returns the folder, which appears whole or not at all; its files can be read by their owner only. Errors: an unknown name
-/// (those that are known are named), too few samples, a folder that is there, one that cannot be written.
+/// Returns the folder, which appears complete or not at all; only its owner can read its files. Errors: an unknown name (lists
+/// the known ones), too few samples, an existing folder, a folder that cannot be written.
 base::Result<std::string> make_stand_in(const std::string& name, const std::string& root,
                                         const StandInOptions& options = {});
 

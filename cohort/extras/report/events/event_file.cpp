@@ -15,7 +15,7 @@
 namespace cohort::report {
 namespace {
 
-// Two files that this process makes within a second differ by it.
+// Distinguishes files that this process makes within a second.
 int64_t next_file_number() {
   static std::atomic<int64_t> number{0};
   return number++;
@@ -36,7 +36,7 @@ base::Result<EventFile> EventFile::create(const std::string& folder, const Event
   if (options.purge_step) {
     const EventHeader header{.wall_time = now, .step = *options.purge_step};
     if (auto added = file.add(file_version_event(header)); !added) return added.error();
-    // Twice, as TensorBoard takes the first of a folder as its beginning, which forgets nothing.
+    // Twice, as TensorBoard takes the first one in a folder as its beginning, without forgetting anything.
     for (int i = 0; i < 2; ++i) {
       if (auto added = file.add(session_start_event(header)); !added) return added.error();
     }
@@ -58,7 +58,7 @@ void EventFile::begin_interval() {
 }
 
 base::Result<void> EventFile::flush() {
-  // Written or not, they are not tried again: a full disk would make them more and more.
+  // Records are not tried again after an error, as they would pile up on a full disk.
   const std::string records = std::exchange(pending_, {});
   num_pending_ = 0;
   begin_interval();

@@ -1,7 +1,7 @@
-/// EventFile: one file of events in a run's folder, which TensorBoard watches.
+/// EventFile: a file of events in a run's folder, which TensorBoard watches.
 ///
-/// Records wait in memory until there are `max_queue` of them, or until `flush_interval` has passed since the last write, which
-/// the next call finds out. They are written whole, in one write: a killed program leaves no half of one.
+/// Records wait in memory until there are `max_queue` of them, or until the first call after `flush_interval` has passed since
+/// the last write. All are written at once and whole: a killed program leaves no incomplete record.
 /// Thread-safety: one thread at a time.
 #pragma once
 
@@ -20,15 +20,15 @@ namespace cohort::report {
 
 struct EventFileOptions {
   int64_t max_queue = 10;
-  std::chrono::seconds flush_interval{120};  ///< of any size
+  std::chrono::seconds flush_interval{120};  ///< any value
   std::string filename_suffix = {};
-  /// Events of this step and later ones in files of this folder that were written before do not count any more.
+  /// Tells TensorBoard to ignore earlier events of this step and later ones in this folder.
   std::optional<int64_t> purge_step = {};
 };
 
 class EventFile {
  public:
-  /// Makes the folder, mode 0700, and a file in it that is not there yet, mode 0600.
+  /// Makes the folder, mode 0700, and a new file in it, mode 0600.
   static base::Result<EventFile> create(const std::string& folder, const EventFileOptions& options = {});
 
   const std::string& path() const { return file_.path(); }

@@ -6,7 +6,7 @@
 namespace cohort::report {
 namespace {
 
-// Bin i is [edges[i], edges[i + 1]), the last one with its upper edge.
+// Bin i is [edges[i], edges[i + 1]); the last one includes its upper edge.
 std::vector<double> count_in_bins(std::span<const double> values, std::span<const double> edges) {
   std::vector<double> counts(edges.size() - 1, 0.0);
   for (const double value : values) {
@@ -17,7 +17,7 @@ std::vector<double> count_in_bins(std::span<const double> values, std::span<cons
   return counts;
 }
 
-// Every `stride` bins become one; the last may be of fewer.
+// Joins every `stride` bins to one; the last may have fewer.
 void join_bins(std::vector<double>& counts, std::vector<double>& edges, size_t stride) {
   std::vector<double> joined_counts, joined_edges;
   for (size_t first = 0; first < counts.size(); first += stride) {
@@ -31,7 +31,7 @@ void join_bins(std::vector<double>& counts, std::vector<double>& edges, size_t s
   edges = std::move(joined_edges);
 }
 
-// One that is not a number makes smallest and largest that, too, as numpy does.
+// A NaN makes the minimum and maximum NaN, as in NumPy.
 void add_figures(Histogram& histogram, std::span<const double> values) {
   histogram.count = static_cast<int64_t>(values.size());
   histogram.min = histogram.max = values.front();
@@ -67,7 +67,7 @@ base::Result<Histogram> make_histogram(std::span<const double> values, std::span
     join_bins(counts, limits, counts.size() / static_cast<size_t>(*max_bins));
   }
   const auto first = std::find_if(counts.begin(), counts.end(), is_filled);
-  if (first == counts.end()) return base::Error("none of its numbers is between -1e20 and 1e20");
+  if (first == counts.end()) return base::Error("it has no numbers between -1e20 and 1e20");
   const auto end = std::find_if(counts.rbegin(), counts.rend(), is_filled).base();
   Histogram histogram;
   add_figures(histogram, values);

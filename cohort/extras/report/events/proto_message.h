@@ -1,6 +1,6 @@
-/// ProtoMessage: a message of Protocol Buffers, written field by field. What TensorBoard reads needs a dozen small messages: the
+/// ProtoMessage: a message of Protocol Buffers, written field by field. TensorBoard needs a dozen small messages, so writing the
 /// wire format by hand is shorter than a library and its generated code. Fields are written in the order of the calls; readers
-/// expect none, but other languages write them in the order of their numbers.
+/// accept any order, but other languages write them in the order of their numbers.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace cohort::report {
 
 class ProtoMessage {
  public:
-  /// Integers, bools and enumerations; negative ones as their two's complement of 64 bits.
+  /// Writes integers, bools and enumerations; negative ones as 64-bit two's complement.
   ProtoMessage& integer(int field, int64_t value);
   ProtoMessage& number(int field, double value);
   ProtoMessage& single(int field, float value);
   ProtoMessage& text(int field, std::string_view bytes);
   ProtoMessage& message(int field, const ProtoMessage& value) { return text(field, value.bytes_); }
-  /// Packed; nothing for an empty list.
+  /// Writes a packed list, and nothing for an empty one.
   ProtoMessage& numbers(int field, const std::vector<double>& values);
 
   const std::string& bytes() const { return bytes_; }

@@ -5,7 +5,7 @@
 namespace cohort::report {
 namespace {
 
-constexpr uint32_t kCastagnoli = 0x82f63b78;  // its bits from the lowest on
+constexpr uint32_t kCastagnoli = 0x82f63b78;  // reflected: the lowest bit first
 
 constexpr std::array<uint32_t, 256> make_crc32c_table() {
   std::array<uint32_t, 256> table{};

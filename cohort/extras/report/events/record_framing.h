@@ -1,4 +1,4 @@
-/// TFRecord: how TensorBoard's files hold one record after the other.
+/// TFRecord: the framing of records in TensorBoard's files.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@ namespace cohort::report {
 
 /// CRC-32C (Castagnoli).
 uint32_t crc32c(std::string_view bytes);
-/// As TFRecord stores it: turned and shifted, so that the checksum of bytes that hold checksums stays a good one.
+/// Returns the checksum as TFRecord stores it: rotated and shifted, so that it stays strong for bytes that contain checksums.
 uint32_t masked_crc32c(std::string_view bytes);
 
-/// Length (8 bytes), its checksum (4), the record, its checksum (4); little-endian.
+/// Returns length (8 bytes), its checksum (4), the record, and its checksum (4); little-endian.
 std::string framed_record(std::string_view record);
 
 }  // namespace cohort::report

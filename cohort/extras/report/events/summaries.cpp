@@ -7,13 +7,13 @@ namespace cohort::report {
 namespace {
 
 // Numbers of fields and enumerations: tensorboard/compat/proto/{event,summary,tensor,types}.proto and
-// tensorboard/plugins/{hparams,custom_scalar}/*.proto. What has its default value is left out, as Protocol Buffers do.
+// tensorboard/plugins/{hparams,custom_scalar}/*.proto. Fields with default values are left out, as in Protocol Buffers.
 constexpr int kDtString = 7;
 constexpr int kTypeString = 1, kTypeBool = 2, kTypeFloat64 = 3;
 constexpr int kSessionStart = 1;
 constexpr int kStatusSuccess = 1;
 
-using base::valid_utf8;  // Protocol Buffers refuse a whole message for a string that is none
+using base::valid_utf8;  // Protocol Buffers refuse a message with other strings
 
 ProtoMessage one_value(const ProtoMessage& value) { return ProtoMessage().message(1, value); }
 

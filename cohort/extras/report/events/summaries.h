@@ -1,4 +1,4 @@
-/// What TensorBoard shows, as messages: each function makes a Summary with one value.
+/// Makes TensorBoard's messages: each function makes a Summary with one value.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +19,26 @@ namespace cohort::report {
 using files::ImageLayout;
 using files::ImageView;
 
-/// Stored as a number of 32 bits, as torch.utils.tensorboard does unless told otherwise.
+/// Stored as a 32-bit number, the default of torch.utils.tensorboard.
 ProtoMessage scalar_summary(std::string_view tag, double value);
 ProtoMessage histogram_summary(std::string_view tag, const Histogram& histogram);
 /// Stored as a PNG file.
 base::Result<ProtoMessage> image_summary(std::string_view tag, const ImageView& image);
 ProtoMessage text_summary(std::string_view tag, std::string_view text);
 
-/// Which tags the page CUSTOM SCALARS shows together.
+/// A chart of the page CUSTOM SCALARS: tags that are shown together.
 struct ScalarChart {
   std::string title;
-  /// Margin: value, lower and upper bound; otherwise a line per tag.
+  /// If true, the tags are value, lower and upper bound; if false, each tag is a line.
   bool is_margin = false;
   std::vector<std::string> tags;
 };
 using ScalarLayout = std::vector<std::pair<std::string, std::vector<ScalarChart>>>;
 ProtoMessage layout_summary(const ScalarLayout& layout);
 
-/// What the page HPARAMS may show: which hyper-parameters there are and which metrics.
+/// The hyper-parameters and metrics that the page HPARAMS can show.
 ProtoMessage experiment_summary(const HyperparameterList& values, const std::vector<std::string>& metrics);
-/// The values of one run; those without a time lack it.
+/// The values of one run; without a time if it is absent.
 ProtoMessage session_start_summary(const HyperparameterList& values, std::optional<double> time = {});
 ProtoMessage session_end_summary(std::optional<double> time = {});
 
@@ -48,7 +48,7 @@ struct EventHeader {
 };
 ProtoMessage summary_event(const EventHeader& header, const ProtoMessage& summary);
 ProtoMessage file_version_event(const EventHeader& header);
-/// Tells TensorBoard to forget this step and later ones.
+/// Tells TensorBoard to ignore this step and later ones.
 ProtoMessage session_start_event(const EventHeader& header);
 
 }  // namespace cohort::report

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kLargest = 1e300;
 
-// The smallest of 1, 2 and 5 times a power of ten that is not smaller than `least`.
+// Returns the smallest of 1, 2 and 5 times a power of ten that is at least `least`.
 double round_step(double least) {
   const double power = std::pow(10.0, std::floor(std::log10(least)));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -45,7 +45,7 @@ double Axis::place(double value) const {
 }
 
 void Axis::make_linear(double low, double high, int max_ticks) {
-  // Numbers that are all alike, or nearly, get an axis, too.
+  // Numbers that are all equal, or nearly, get an axis, too.
   const double size = std::max(std::fabs(low), std::fabs(high));
   const double margin = high - low <= size * 1e-12 ? (size > 0.0 ? std::max(size * 0.1, 1e-300) : 1.0) : 0.0;
   low -= margin;

@@ -1,4 +1,4 @@
-/// Axis: from numbers to places, and where the lines of the grid stand.
+/// Axis: maps numbers to places, and positions grid lines.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@ struct Tick {
 
 class Axis {
  public:
-  /// What lies between the smallest and the largest number, widened to whole steps of 1, 2 or 5 times a power of ten, at most
-  /// `max_ticks` of them (at least 3); with `is_log`, to whole powers of ten. Both finite; with is_log both positive.
-  /// Numbers beyond 1e300 lie at the axis's ends.
+  /// Spans the range from the smallest to the largest number, widened to whole steps of 1, 2 or 5 times a power of ten, at most
+  /// `max_ticks` of them (at least 3); with `is_log`, to whole powers of ten. Both numbers are finite; with is_log both are
+  /// positive. Numbers beyond 1e300 are at the axis's ends.
   Axis(double low, double high, int max_ticks, bool is_log = false);
 
   const std::vector<Tick>& ticks() const { return ticks_; }
-  /// 0 at the axis's begin, 1 at its end.
+  /// 0 at the axis's beginning, 1 at its end.
   double place(double value) const;
 
  private:
@@ -30,7 +30,7 @@ class Axis {
   std::vector<Tick> ticks_;
 };
 
-/// "0", "0.25", "2000", "20k", "1.5M", "1e-05"; `step`: what differs between two of them.
+/// Returns "0", "0.25", "2000", "20k", "1.5M", "1e-05". `step`: the difference between labels.
 std::string tick_label(double value, double step);
 
 }  // namespace cohort::report

@@ -1,4 +1,4 @@
-/// Canvas: what a chart is drawn on. The origin is at the top left; one unit is a pixel.
+/// Canvas: the surface of a chart. The origin is at the top left; one unit is a pixel.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct TextStyle {
   Anchor anchor = Anchor::kStart;
   Colour colour = {};
   bool is_title = false;
-  /// Reads from the bottom to the top.
+  /// Whether the text reads from bottom to top.
   bool is_upright = false;
 };
 
@@ -32,14 +32,14 @@ class Canvas {
   virtual ~Canvas() = default;
   virtual void draw_box(Place corner, Place opposite, Colour fill) = 0;
   virtual void draw_line(const std::vector<Place>& places, double width, Colour colour) = 0;
-  /// `place`: the middle of the text's height, and of its length where the anchor says.
+  /// `place`: the middle of the text's height, and the point of its length that the anchor names.
   virtual void draw_text(Place place, std::string_view text, const TextStyle& style) = 0;
 };
 
-/// Pixels that a text takes at most.
+/// An upper bound for a text's width in pixels.
 double text_width(std::string_view text, bool is_title);
 
-/// An SVG file. The sizes and colours are those of the calls.
+/// An SVG file with the sizes and colours of the calls.
 class SvgCanvas final : public Canvas {
  public:
   SvgCanvas(int width, int height);
@@ -52,7 +52,7 @@ class SvgCanvas final : public Canvas {
   std::string text_;
 };
 
-/// Pixels, three bytes each, white before anything is drawn. Letters are those of ASCII; others are "?".
+/// Pixels, three bytes each, initially white. Letters other than ASCII become "?".
 class PixelCanvas final : public Canvas {
  public:
   PixelCanvas(int width, int height);
@@ -67,7 +67,7 @@ class PixelCanvas final : public Canvas {
   void draw_letter(double x, double y, char letter, const TextStyle& style);
   int width_, height_;
   std::vector<uint8_t> pixels_;
-  /// How much of each pixel the line being drawn covers, and which it touched.
+  /// How much of each pixel the current line covers, and which pixels it touched.
   std::vector<float> coverage_;
   std::vector<size_t> touched_;
 };

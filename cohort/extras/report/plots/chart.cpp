@@ -15,7 +15,7 @@ namespace cohort::report {
 namespace {
 
 constexpr Colour kBlack{40, 40, 40}, kGridColour{225, 225, 225}, kFrameColour{150, 150, 150};
-// Colours that people who see red and green alike can tell from each other (Okabe and Ito).
+// Colours that people with red-green colour blindness can distinguish (Okabe and Ito).
 constexpr Colour kCurveColours[] = {{0, 114, 178}, {213, 94, 0},   {0, 158, 115},  {204, 121, 167},
                                     {230, 159, 0}, {86, 180, 233}, {128, 128, 128}};
 constexpr size_t kNumColours = std::size(kCurveColours);
@@ -34,7 +34,7 @@ bool is_drawn(const std::pair<double, double>& point, bool log_y) {
   return std::isfinite(point.first) && std::isfinite(point.second) && (!log_y || point.second > 0.0);
 }
 
-// Nothing where no point can be drawn.
+// Absent if no point can be drawn.
 template <typename Of>
 std::optional<Range> range_of(const PlotChart& chart, Of of) {
   std::optional<Range> range;
@@ -48,8 +48,8 @@ std::optional<Range> range_of(const PlotChart& chart, Of of) {
   return range;
 }
 
-// Places of a curve between two gaps. Of many in one column of pixels the first, the lowest, the highest and the last look like
-// all of them.
+// Points of a curve between two gaps. For many points in one column of pixels, draws only the first, the lowest, the highest and
+// the last, which look the same.
 class Thinned {
  public:
   void add(Place place) {
@@ -86,7 +86,7 @@ void draw_run(Canvas& canvas, Thinned& run, Colour colour) {
   canvas.draw_line(places, is_point ? kPointWidth : kCurveWidth, colour);
 }
 
-// Where the numbers of a chart lie.
+// Maps the numbers of a chart to places.
 struct Plane {
   Axis x, y;
   Frame frame;
@@ -133,7 +133,7 @@ void draw_axes(Canvas& canvas, const PlotChart& chart, const Plane& plane) {
 }
 
 constexpr double kLegendRow = 18, kLegendSample = 22, kLegendMargin = 8;
-constexpr size_t kLongestLegend = 28;  // letters; the rest of a name is cut off
+constexpr size_t kLongestLegend = 28;  // letters; longer names are truncated
 
 double legend_width(const PlotChart& chart) {
   double widest = 0.0;
@@ -143,7 +143,7 @@ double legend_width(const PlotChart& chart) {
   return widest == 0.0 ? 0.0 : widest + kLegendSample + 2 * kLegendMargin;
 }
 
-// At the right of the frame, where no curve is.
+// Draws right of the frame, where there are no curves.
 void draw_legend(Canvas& canvas, const PlotChart& chart, const Frame& frame) {
   if (legend_width(chart) == 0.0) return;
   const double left = frame.right + kLegendMargin;
@@ -172,7 +172,7 @@ void draw_chart(Canvas& canvas, const PlotChart& chart, PlotSize size, double to
   const auto ticks = [](double pixels, double each) { return static_cast<int>(pixels / each); };
   const Axis y(y_range->low, y_range->high, ticks(frame.bottom - frame.top, 40), chart.log_y);
   frame.left = 16 + y_room + widest_label(y);
-  frame.right = std::max(frame.right, frame.left + size.width / 5.0);  // a narrow picture cuts the legend off
+  frame.right = std::max(frame.right, frame.left + size.width / 5.0);  // a narrow picture truncates the legend
   const Axis x(x_range->low, x_range->high, ticks(frame.right - frame.left, 80));
   const Plane plane{x, y, frame, chart.log_y};
   draw_axes(canvas, chart, plane);

@@ -1,4 +1,4 @@
-/// Chart: curves to be drawn, and what is drawn of them.
+/// Chart: draws curves.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct PlotChart {
   std::string x_label = {};
   std::string y_label = {};
   std::vector<PlotCurve> curves = {};
-  /// Powers of ten; points that are not positive leave a gap.
+  /// Whether the y axis has powers of ten; points that are not positive leave a gap.
   bool log_y = false;
 };
 
@@ -30,15 +30,16 @@ struct PlotSize {
   int height = 400;
 };
 
-/// Charts below each other, as the bytes of a file. Fail for sizes outside of 200 to 4000, and for more than 40000 rows.
+/// Returns the bytes of a file with the charts below each other. Fails for sizes outside of 200 to 4000, and for more than 40000
+/// rows.
 base::Result<std::string> plot_svg(const std::vector<PlotChart>& charts, PlotSize size = {});
 base::Result<std::string> plot_png(const std::vector<PlotChart>& charts, PlotSize size = {});
 
-/// How many charts of the size one picture has at most.
+/// The largest number of charts of this size in one picture.
 size_t most_charts(PlotSize size);
 
-/// A chart for each last part of the names ("loss" of "train/loss"), in the order they come; the curves are called by what comes
-/// before it.
+/// Returns a chart for each last part of the names ("loss" of "train/loss"), in the order of their first curves. The part before
+/// it names the curve.
 std::vector<PlotChart> charts_by_name(const std::vector<PlotCurve>& curves, const std::string& x_label);
 
 }  // namespace cohort::report

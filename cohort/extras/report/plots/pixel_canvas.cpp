@@ -8,7 +8,7 @@
 namespace cohort::report {
 namespace {
 
-// A pixel of a letter is so many pixels wide and high.
+// The width and height of a letter's pixel, in pixels.
 double letter_scale(bool is_title) { return is_title ? 2.0 : 1.5; }
 double letter_advance(bool is_title) { return (kLetterWidth + 1) * letter_scale(is_title); }
 
@@ -19,7 +19,7 @@ double distance_to_segment(double x, double y, Place from, Place to) {
   return std::hypot(x - from.x - part * dx, y - from.y - part * dy);
 }
 
-// How much of [low, high] lies in the pixel from `pixel` to `pixel` + 1.
+// Returns how much of [low, high] lies in [pixel, pixel + 1].
 double overlap(double low, double high, int pixel) {
   return std::clamp(std::min(high, pixel + 1.0) - std::max(low, static_cast<double>(pixel)), 0.0, 1.0);
 }
@@ -51,7 +51,7 @@ void PixelCanvas::draw_box(Place corner, Place opposite, Colour fill) {
   }
 }
 
-// All segments together, so that what two of them cover is not drawn twice.
+// Draws all segments together, so that no pixel is drawn twice.
 void PixelCanvas::draw_line(const std::vector<Place>& places, double width, Colour colour) {
   for (size_t i = 0; i + 1 < places.size(); ++i) cover_segment(places[i], places[i + 1], width);
   for (const size_t at : touched_) {
@@ -97,7 +97,7 @@ void PixelCanvas::draw_text(Place place, std::string_view text, const TextStyle&
   }
 }
 
-// Upright: the letter's right is up.
+// For upright text, the letter's right side points up.
 void PixelCanvas::draw_letter(double x, double y, char letter, const TextStyle& style) {
   const double scale = letter_scale(style.is_title);
   for (int row = 0; row < kLetterHeight; ++row) {

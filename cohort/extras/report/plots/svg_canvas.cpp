@@ -12,7 +12,7 @@ std::string colour_word(Colour colour) {
   return fmt::format("#{:02x}{:02x}{:02x}", colour.red, colour.green, colour.blue);
 }
 
-// Two digits behind the point at most, as files are read by people, too.
+// Writes at most two decimal places, as people read the files, too.
 std::string short_number(double value) {
   std::string text = fmt::format("{:.2f}", value);
   text.erase(text.find_last_not_of('0') + 1);
@@ -20,7 +20,7 @@ std::string short_number(double value) {
   return text == "-0" ? "0" : text;
 }
 
-// XML has no control characters.
+// XML does not allow control characters.
 std::string xml_text(std::string_view text) {
   std::string escaped;
   for (const char letter : text) {

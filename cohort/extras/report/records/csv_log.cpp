@@ -18,7 +18,7 @@ std::string csv_field(const std::string& text) {
   return '"' + base::replace_all(text, "\"", "\"\"") + '"';
 }
 
-// Of a row, which this class wrote: numbers without quotes.
+// Returns the step of a row of this class: numbers without quotes.
 base::Result<long long> step_of_row(const std::string& path, int64_t number, std::string_view row, size_t num_columns) {
   const auto num_commas = static_cast<size_t>(std::count(row.begin(), row.end(), ','));
   const std::optional<long long> step = base::parse_int(row.substr(0, row.find(',')));
@@ -48,7 +48,7 @@ base::Result<void> CsvLog::read_columns() {
   if (names.size() < 2 || names[0] != "step" || names[1] != "time") {
     return base::Error(
                fmt::format("\"{}\" is not a log of a run: its columns do not begin with \"{}\"", path(), kCsvStart))
-        .with_hint("name another file, or let the log begin anew (overwrite)");
+        .with_hint("name another file, or set overwrite");
   }
   RunRecord named;
   for (size_t i = 2; i < names.size(); ++i) named.values.emplace_back(names[i], 0.0);

@@ -1,4 +1,4 @@
-/// CsvLog: a run's numbers as CSV. Columns "step", "time" and one for each name, in the order they come.
+/// CsvLog: a run's numbers as CSV. Its columns are "step", "time" and one per name, in the order in which names appear.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ namespace cohort::report {
 /// Thread-safety: one thread at a time.
 class CsvLog {
  public:
-  /// Fails where a file is there that this class cannot have written.
+  /// Fails for an existing file that this class cannot have written.
   static base::Result<CsvLog> open(const std::string& path, const RunLogOptions& options = {});
 
   const std::string& path() const { return file_.path(); }
   const std::vector<std::string>& columns() const { return columns_; }
-  /// A name that no record had before adds a column: the file is written again.
+  /// Adds a record. A new name adds a column: the file is then written again.
   base::Result<void> add(const RunRecord& record);
   base::Result<void> sync() { return file_.sync(); }
 

@@ -1,10 +1,10 @@
-/// CsvLogger: a run's numbers in a file that every program reads.
+/// CsvLogger: writes a run's numbers as CSV.
 ///
-/// Columns "step", "time" (seconds since 1970) and one for each name, in the order they come; a cell is empty where a record
-/// lacks it. A name that comes later adds a column: then the file is written again, whole or not at all.
+/// Columns are "step", "time" (seconds since 1970) and one per name, in the order in which names appear; a cell is empty if a
+/// record lacks the name. A new name adds a column: the file is then written again, completely or not at all.
 ///
-/// Each record is one write at the end of the file. Opening what is there already cuts off a last line that was not written to
-/// its end; any other line that this class cannot have written is an error that names file and line.
+/// Each record is one write at the end of the file. Opening an existing file cuts off an incomplete last line; any other line
+/// that this class cannot have written is an error that names file and line.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace cohort::train {
 
 class COHORT_API CsvLogger : public Logger {
  public:
-  /// Folders above the file are made.
+  /// Makes the folders above the file.
   explicit CsvLogger(const std::string& path, const LoggerOptions& options = {});
   ~CsvLogger() override;
   CsvLogger(const CsvLogger&) = delete;

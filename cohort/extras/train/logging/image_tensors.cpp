@@ -9,7 +9,7 @@
 namespace cohort::train::detail {
 namespace {
 
-// The tensor with its dimensions in the order of `wanted`.
+// Returns the tensor with its dimensions in the order of `wanted`.
 at::Tensor in_order(const at::Tensor& image, std::string dataformats, const std::string& wanted) {
   std::string given = dataformats;
   for (char& letter : dataformats) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));

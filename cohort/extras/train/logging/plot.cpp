@@ -34,7 +34,7 @@ void check_plot_path(const std::string& path) {
                     "[cohort] plot: the name of a picture ends in .svg or ", ".png, but got \"", path, "\"");
 }
 
-// What the system does (system_metrics.h) is in the other files: its many curves would hide those of training.
+// System metrics (system_metrics.h) are only in the other files, as their many curves would hide those of training.
 void add_points(std::vector<Curve>& curves, int64_t step, const Metrics& values) {
   for (const auto& [name, value] : values) {
     if (name.starts_with("system/")) continue;

@@ -1,4 +1,4 @@
-/// Curves as a picture: SVG or PNG, by the ending of the file's name. What `--plot` of the examples draws.
+/// Draws curves as SVG or PNG, depending on the ending of the file's name. The examples' `--plot` uses it.
 ///
 ///     cohort::train::PlotLogger plot("run/curves.svg");   // one chart for "loss" with the curves "train" and "validation"
 ///     plot.log_metrics(step, {{"train/loss", 0.5}, {"validation/loss", 0.6}});
@@ -29,33 +29,34 @@ struct Chart {
   std::string x_label = {};
   std::string y_label = {};
   std::vector<Curve> curves = {};
-  /// Powers of ten along the y axis; points that are not positive leave a gap.
+  /// Whether the y axis has powers of ten; points that are not positive leave a gap.
   bool log_y = false;
 };
 
 struct PlotOptions {
-  /// Of each chart, in pixels; charts stand below each other. 200 to 4000.
+  /// The size of each chart in pixels, 200 to 4000; charts are below each other.
   int width = 800;
   int height = 400;
 };
 
-/// Charts below each other, as the bytes of an SVG file (text) or of a PNG file. c10::ValueError for sizes out of range.
+/// Return the bytes of an SVG file (text) or of a PNG file with the charts below each other. Throw c10::ValueError for sizes out
+/// of range.
 COHORT_API std::string svg_plot(const std::vector<Chart>& charts, const PlotOptions& options = {});
 COHORT_API std::string png_plot(const std::vector<Chart>& charts, const PlotOptions& options = {});
-/// Replaces the file, which only its owner may read. c10::ValueError for an ending other than .svg and .png.
+/// Replaces the file, which only its owner may read. Throws c10::ValueError for an ending other than .svg and .png.
 COHORT_API void save_plot(const std::string& path, const std::vector<Chart>& charts, const PlotOptions& options = {});
 
 struct PlotLoggerOptions {
-  /// A file of JsonLinesLogger with what earlier runs logged: the curves begin there. Opened by the constructor.
+  /// A file of JsonLinesLogger with the numbers of earlier runs, where the curves begin. The constructor reads it.
   std::string history = {};
-  /// Of the history only steps before this one are taken.
+  /// Takes only steps before this one from the history.
   std::optional<int64_t> purge_step = {};
   PlotOptions plot = {};
 };
 
-/// Keeps what is logged and draws it at flush() and close(). A chart for each last part of the names ("loss" of "train/loss"),
-/// a curve for each name, without those that begin with "system/". A picture has room for 100 charts of the usual height: the
-/// first ones, as a warning says.
+/// Collects logged numbers and draws them in flush() and close(). There is a chart for each last part of the names ("loss" of
+/// "train/loss"), and a curve for each name, except names that begin with "system/". A picture has room for 100 charts of the
+/// default height; it shows the first ones, with a warning.
 class COHORT_API PlotLogger : public Logger {
  public:
   explicit PlotLogger(std::string path, const PlotLoggerOptions& options = {});

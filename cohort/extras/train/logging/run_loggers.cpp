@@ -17,7 +17,7 @@ std::shared_ptr<Logger> loggers_of_trainer(const std::string& folder, int64_t fi
   return run_loggers(folder, first_step, {.plot = plot});
 }
 
-// Where this library is loaded, the Trainer's log_folder has all of these logs.
+// When this library is loaded, the Trainer's log_folder gets all of these logs.
 const bool is_loaded = [] {
   detail::set_folder_loggers(&loggers_of_trainer);
   base::set_log_writer(&detail::write_log_lines);

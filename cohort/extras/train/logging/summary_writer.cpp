@@ -35,7 +35,7 @@ report::ProtoMessage image_summary_of(const std::string& tag, const at::Tensor& 
 
 }  // namespace
 
-// The event file of the run's folder, and those of the folders that add_scalars makes.
+// The event file of the run's folder, and the files of the folders that add_scalars makes.
 class SummaryWriter::Files {
  public:
   Files(std::string folder, SummaryWriterOptions options) : folder_(std::move(folder)), options_(std::move(options)) {
@@ -47,7 +47,7 @@ class SummaryWriter::Files {
   void add(const report::ProtoMessage& summary, Step step, WallTime time, const std::string& subfolder = "") {
     const report::EventHeader header{.wall_time = time.value_or(report::wall_time_now()), .step = step.value_or(0)};
     auto found = files_.find(subfolder);
-    // Closed, or not there yet. As in Python the writer goes on in a file of its own.
+    // The file is closed, or does not exist yet. As in Python the writer continues in a new file.
     if (found == files_.end()) found = open(subfolder, std::nullopt);
     comm::or_throw(found->second.add(report::summary_event(header, summary)), kSummaryWriter);
   }
@@ -56,7 +56,7 @@ class SummaryWriter::Files {
     for (auto& [name, file] : files_) comm::or_throw(file.flush(), kSummaryWriter);
   }
 
-  // Every file is closed, also where one cannot be written.
+  // Closes every file, even if one cannot be written.
   void close() {
     std::map<std::string, report::EventFile> files;
     files.swap(files_);

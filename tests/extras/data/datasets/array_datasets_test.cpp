@@ -74,7 +74,7 @@ TEST_F(ArrayDatasets, ViewsOfComplexNumbersAreSavedAsTheyLook) {
 
 TEST_F(ArrayDatasets, WhatNumPyLacksMessage) {
   EXPECT_EQ(error_text<c10::ValueError>([&] { save_npy(path("a.npy"), at::arange(3).to(at::kBFloat16)); }),
-            "[cohort] NumPy has no type for a tensor of BFloat16\n  hint: convert it first, such as by "
+            "[cohort] NumPy has no type for a tensor of BFloat16\n  hint: convert it first, for example with "
             "tensor.to(at::kFloat)");
   EXPECT_FALSE(fs::exists(path("a.npy")));
 }
@@ -161,10 +161,11 @@ TEST_F(ArrayDatasets, MnistAndItsRelativesAreDownloadedIfTheyAreNotThere) {
 
 TEST_F(ArrayDatasets, IdxMessages) {
   const std::string stem = path("MNIST/raw/t10k-images-idx3-ubyte");
-  EXPECT_EQ(error_text<c10::Error>([&] { MNIST(folder_.string(), {.train = false}); }),
-            "[cohort] MNIST is not there: neither \"" + stem +
-                "\" nor the same with .gz exists\n  hint: .download = true, or: cohort-data fetch mnist --root " +
-                folder_.string());
+  EXPECT_EQ(
+      error_text<c10::Error>([&] { MNIST(folder_.string(), {.train = false}); }),
+      "[cohort] MNIST is not there: neither \"" + stem +
+          "\" nor the same with .gz exists\n  hint: set .download = true, or run: cohort-data fetch mnist --root " +
+          folder_.string());
   const std::string images = write("images", idx_of({2, 1, 1}, "ab"));
   const std::string labels = write("labels", idx_of({3}, "abc"));
   EXPECT_EQ(error_text<c10::ValueError>([&] { IdxDataset(images, labels); }),
@@ -240,10 +241,10 @@ TEST_F(ArrayDatasets, CsvMessages) {
   EXPECT_EQ(
       message(with_classes),
       "[cohort] \"" + file + "\", line 3, column \"kind\": expected one of the given classes, but found \"plum\"");
-  EXPECT_EQ(error_text<c10::ValueError>(
-                [&] { CsvStream(file, {.labels = {"kind"}, .label_type = CsvLabelType::kClassNames}); }),
-            "[cohort] a CsvStream cannot know the classes before it has read the file\n  hint: give them by "
-            "CsvOptions::classes");
+  EXPECT_EQ(
+      error_text<c10::ValueError>(
+          [&] { CsvStream(file, {.labels = {"kind"}, .label_type = CsvLabelType::kClassNames}); }),
+      "[cohort] a CsvStream cannot know the classes before it has read the file\n  hint: set CsvOptions::classes");
 }
 
 }  // namespace

@@ -98,8 +98,8 @@ TEST_F(CifarTest, ASampleIsACopy) {
 TEST_F(CifarTest, MistakesMessages) {
   EXPECT_EQ(test::error_text<c10::Error>([&] { CIFAR100{root()}; }),
             "[cohort] neither \"cifar-100-binary\" nor \"cifar-100-python\" is in \"" + root() +
-                "\"\n  hint: .download = true, or: cohort-data fetch cifar100 --root " + root() +
-                "\n  hint: a small stand-in: cohort-data make cifar100 --root " + root());
+                "\"\n  hint: set .download = true, or run: cohort-data fetch cifar100 --root " + root() +
+                "\n  hint: for a small synthetic dataset, run: cohort-data make cifar100 --root " + root());
   write_cifar10();
   EXPECT_EQ(test::error_text<c10::IndexError>([&] { CIFAR10(root()).get(10); }),
             "[cohort] image 10 is out of range for a set of 10");
@@ -136,7 +136,7 @@ TEST_F(CifarTest, DownloadsOnlyWhatIsNotThere) {
                                   "\"\n  caused by: cannot download "
                                   "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz: "));
   EXPECT_THAT(test::error_text<c10::Error>([&] { download("nmist", root()); }),
-              testing::StartsWith("[cohort] there is no set \"nmist\" in the catalogue (did you mean \"mnist\"?)"));
+              testing::StartsWith("[cohort] there is no dataset \"nmist\" in the catalogue (did you mean \"mnist\"?)"));
   write_cifar10();
   EXPECT_EQ(CIFAR10(root(), {.download = true}).size(), 10);
   unsetenv("https_proxy");

@@ -102,8 +102,8 @@ TEST(TransformedDataset, ABatchWithoutSamplesMessage) {
   const TransformedDataset dataset(TensorDataset(at::arange(4), at::arange(4)), Compose({}));
   detail::ReadProgress progress(nullptr);
   EXPECT_EQ(error_text<c10::IndexError>([&] { dataset.get_batch({}, progress); }),
-            "list index out of range\n  hint: a batch without samples cannot be collated; leave it out of the batch "
-            "sampler, or give the DataLoader a collate function of your own");
+            "list index out of range\n  hint: leave batches without samples out of the batch sampler, or give the "
+            "DataLoader a collate function of your own");
   EXPECT_EQ(error_text<c10::ValueError>([] { TransformedDataset(std::shared_ptr<Pictures>{}, Compose({})); }),
             "[cohort] TransformedDataset needs a dataset, but got a null pointer");
 }

@@ -92,7 +92,7 @@ TEST(Npz, DamageMessages) {
   EXPECT_EQ(message(zip_of({{"a.npy", bytes_as_npy("1")}, {"b.npy", bytes_as_npy("2")}})),
             "\"cut\" has no array \"x\", but 2 others: \"a\", \"b\"");
   EXPECT_EQ(message(zip_of({{"x.npy", bytes_as_npy("1")}, {"x.txt", "1"}})),
-            "\"cut\" is no .npz file: its member \"x.txt\" is no .npy file");
+            "\"cut\" is not a .npz file: its member \"x.txt\" is not a .npy file");
   std::string damaged = zip_of({{"x.npy", bytes_as_npy("first")}});
   damaged[damaged.find("first")] = 'F';
   EXPECT_EQ(message(damaged), "\"cut/x.npy\" cannot be unpacked: CRC error");

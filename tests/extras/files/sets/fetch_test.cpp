@@ -57,7 +57,7 @@ TEST_F(FetchTest, TheCatalogueIsWellFormed) {
 
 TEST_F(FetchTest, UnknownNamesMessage) {
   EXPECT_EQ(fetch("mnits", folder_).error().describe(),
-            "there is no set \"mnits\" in the catalogue (did you mean \"mnist\"?); it has cifar10, cifar10-binary, "
+            "there is no dataset \"mnits\" in the catalogue (did you mean \"mnist\"?); it has cifar10, cifar10-binary, "
             "cifar100, cifar100-binary, mnist, fashion-mnist, kmnist, tiny-shakespeare");
 }
 
@@ -76,7 +76,7 @@ TEST_F(FetchTest, WithoutANetworkItSaysWhatToDo) {
                 "server\n"
                 "  hint: without a network here, run this elsewhere and copy the folder: cohort-data fetch "
                 "cifar10-binary --root DIR\n"
-                "  hint: a small stand-in in the same format: cohort-data make cifar10 --root " +
+                "  hint: for a small synthetic dataset in the same format, run: cohort-data make cifar10 --root " +
                 folder_);
 }
 

@@ -220,7 +220,8 @@ TEST_F(StandInTest, WhatIsStoppedLeavesNothing) {
 
 TEST_F(StandInTest, MistakesMessages) {
   EXPECT_EQ(error_of("imagenet"),
-            "there is no stand-in for \"imagenet\"; there are mnist, fashion-mnist, kmnist, cifar10, cifar100, images, "
+            "there is no synthetic dataset for \"imagenet\"; there are mnist, fashion-mnist, kmnist, cifar10, "
+            "cifar100, images, "
             "tokens, "
             "tiny-shakespeare, csv");
   EXPECT_EQ(error_of("cifar10", {.num_samples = 4, .stops = {}}),
@@ -231,14 +232,14 @@ TEST_F(StandInTest, MistakesMessages) {
 
 TEST_F(StandInTest, IsNotTakenForThePublishedSetMessage) {
   for (const auto& [name, folder] : {std::pair("mnist", "MNIST/raw"), {"tiny-shakespeare", "tinyshakespeare"}}) {
-    EXPECT_EQ(read(make(name) + "/STAND-IN.txt"), "This is not the published set: \"cohort-data make " +
-                                                      std::string(name) +
-                                                      "\" has written it, a small stand-in in the same format.\n");
+    EXPECT_EQ(read(make(name) + "/STAND-IN.txt"),
+              "This is not the published dataset: \"cohort-data make " + std::string(name) +
+                  "\" has written it, a small synthetic dataset in the same format.\n");
     const auto fetched = fetch(name, folder_);
     ASSERT_FALSE(fetched.ok());
     EXPECT_EQ(fetched.error().describe(),
-              "\"" + folder_ + "/" + folder + "\" holds a stand-in that cohort-data make has written, not " + name +
-                  "\n  hint: remove that folder, or choose another one for the published set");
+              "\"" + folder_ + "/" + folder + "\" holds a synthetic dataset of cohort-data make, not " + name +
+                  "\n  hint: remove that folder, or choose another one for the published dataset");
   }
   EXPECT_THAT(make("cifar10", {.pickled = true}), testing::EndsWith("cifar-10-batches-py"));
   EXPECT_FALSE(fetch("cifar10", folder_).ok());

@@ -60,7 +60,7 @@ TEST(Histogram, WhatIsNoNumberIsInNoBin) {
 TEST(Histogram, FailsWithoutANumber) {
   const auto histogram = make_histogram(Numbers{kNan}, default_bin_edges());
   ASSERT_FALSE(histogram.ok());
-  EXPECT_EQ(histogram.error().describe(), "none of its numbers is between -1e20 and 1e20");
+  EXPECT_EQ(histogram.error().describe(), "it has no numbers between -1e20 and 1e20");
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ TEST(CsvLog, RefusesFilesOfOthersAndLeavesThemAlone) {
   ASSERT_FALSE(log.ok());
   EXPECT_EQ(log.error().describe(), "\"" + path +
                                         "\" is not a log of a run: its columns do not begin with \"step,time\"\n"
-                                        "  hint: name another file, or let the log begin anew (overwrite)");
+                                        "  hint: name another file, or set overwrite");
   EXPECT_EQ(text_of(path), "name,age\nAnn,5\n");
   write(path, "step,time,loss\n1,1.0,0.5\ntwo,2.0,0.5\n");
   EXPECT_EQ(CsvLog::open(path).error().describe(),

@@ -70,9 +70,9 @@ TEST(Loggers, ARunThatBeginsKeepsWhatAnotherHasLogged) {
   testing::internal::CaptureStderr();
   run(0.25);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "[cohort] warning: run_loggers: the run begins at its first step; what an earlier one logged in \"" +
+            "[cohort] warning: run_loggers: the run begins at its first step; the logs of an earlier run in \"" +
                 (folder / "run/") +
-                "\" is kept as events.1, metrics.1.csv, metrics.1.jsonl, curves.1.svg, curves.1.png\n");
+                "\" are kept as events.1, metrics.1.csv, metrics.1.jsonl, curves.1.svg, curves.1.png\n");
   EXPECT_NE(contents(folder / "run/metrics.1.csv").find(",0.5\n"), std::string::npos);
   EXPECT_NE(contents(folder / "run/metrics.1.jsonl").find("\"train/loss\": 0.5}"), std::string::npos);
   EXPECT_EQ(num_lines(contents(folder / "run/metrics.csv")), 2U);
@@ -80,8 +80,8 @@ TEST(Loggers, ARunThatBeginsKeepsWhatAnotherHasLogged) {
   testing::internal::CaptureStderr();
   JsonLinesLogger(folder / "run/metrics.jsonl", {.purge_step = 1}).log_metrics(1, {});
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "[cohort] warning: JsonLinesLogger: the run begins at its first step; what an earlier one logged in \"" +
-                (folder / "run/") + "\" is kept as metrics.2.jsonl\n");
+            "[cohort] warning: JsonLinesLogger: the run begins at its first step; the logs of an earlier run in \"" +
+                (folder / "run/") + "\" are kept as metrics.2.jsonl\n");
 }
 
 // The Trainer's log_folder, in a program that has the extras.
@@ -138,7 +138,7 @@ TEST(SummaryWriter, SaysWhatIsWrong) {
   EXPECT_EQ(error_of([&] { writer.add_histogram("a", at::zeros({0})); }),
             "[cohort] SummaryWriter.add_histogram: \"a\" has no elements");
   EXPECT_EQ(error_of([&] { writer.add_histogram("a", at::full({3}, NAN)); }),
-            "[cohort] SummaryWriter.add_histogram: \"a\": none of its numbers is between -1e20 and 1e20");
+            "[cohort] SummaryWriter.add_histogram: \"a\": it has no numbers between -1e20 and 1e20");
   EXPECT_EQ(error_of([&] { writer.add_histogram("a", at::ones({3}), 1, 0); }),
             "[cohort] SummaryWriter.add_histogram: max_bins is at least 1, but got 0");
   EXPECT_EQ(error_of([&] {

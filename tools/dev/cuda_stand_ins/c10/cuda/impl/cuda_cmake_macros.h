@@ -1,3 +1,3 @@
-// A CUDA build of LibTorch makes this file; its CPU wheels lack it.
+// CUDA builds of LibTorch have this generated file; its CPU wheels lack it.
 #pragma once
 #define C10_CUDA_BUILD_SHARED_LIBS
