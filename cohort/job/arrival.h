@@ -1,4 +1,4 @@
-/// A rank that has come to the start of a job, and what can be wrong between those that came. Pure.
+/// A rank that has arrived at the start of a job, and conflicts between the ranks that arrived. Pure.
 #pragma once
 
 #include <optional>
@@ -13,19 +13,19 @@ namespace cohort::job {
 
 struct Arrival {
   int rank = 0;
-  std::optional<Peer> peer;       ///< what a C++ rank writes about itself
-  std::optional<GlooEntry> gloo;  ///< what a Python rank's Gloo writes
+  std::optional<Peer> peer;       ///< written by a C++ rank about itself
+  std::optional<GlooEntry> gloo;  ///< written by a Python rank's Gloo
 };
 
-/// "rank 1 (pid 4711 on node-a)", "rank 1 (a Python process on node-a)"
+/// Returns "rank 1 (pid 4711 on node-a)" or "rank 1 (a Python process on node-a)".
 std::string describe(const Arrival& arrival);
-/// "rank 0 (...), rank 1 (...) and 14 more", or "none".
+/// Returns "rank 0 (...), rank 1 (...) and 14 more", or "none".
 std::string describe(const std::vector<Arrival>& arrivals);
 
-/// Of two processes with one rank, described as by describe_process.
+/// Returns the failure for two processes with one rank. `first` and `second` are texts of describe_process.
 Failure duplicate_rank(int rank, const std::string& first, const std::string& second);
 
-/// What no waiting can mend, the same on every rank that sees the same arrivals; nothing if all fits:
+/// Returns a conflict that waiting cannot solve, the same on every rank that sees the same arrivals; nothing if there is none:
 /// world sizes that differ, two ranks with one accelerator, a loopback address between hosts, mixed address families.
 std::optional<Failure> find_conflict(const std::vector<Arrival>& arrivals);
 

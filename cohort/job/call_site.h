@@ -1,9 +1,9 @@
-/// CallSite: where in the program the running call of a public function came from, for records of what a rank does.
+/// CallSite: the place in the program from which the running public function was called, for records of a rank's calls.
 #pragma once
 
 namespace cohort::job {
 
-/// Lives in a public function:  const CallSite site(__builtin_return_address(0));  The outermost one of a thread counts.
+/// Create one in each public function:  const CallSite site(__builtin_return_address(0));  The outermost one of a thread counts.
 class CallSite {
  public:
   explicit CallSite(const void* address) : is_outermost_(current_ == nullptr) {
@@ -15,7 +15,7 @@ class CallSite {
   CallSite(const CallSite&) = delete;
   CallSite& operator=(const CallSite&) = delete;
 
-  /// Of the calling thread; null outside public functions.
+  /// The call site of the calling thread; null outside of public functions.
   static const void* current() { return current_; }
 
  private:

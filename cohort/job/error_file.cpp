@@ -17,7 +17,7 @@ std::string error_file_text(const std::string& message, long long timestamp) {
 void write_error_file(const std::string& message) {
   const auto path = base::get_env("TORCHELASTIC_ERROR_FILE");
   if (!path || path->empty()) return;
-  // What stands there may be anything: a pipe must not hold up a rank that has failed.
+  // The path may be anything: a pipe must not block a rank that has failed.
   if (const auto file = base::open_for_writing(*path); file) {
     (void)base::write_all(file->get(), error_file_text(message, std::time(nullptr)));
   }

@@ -6,10 +6,10 @@
 
 namespace cohort::job {
 
-/// Writes `message` to $TORCHELASTIC_ERROR_FILE; nothing if that is unset or cannot be written.
+/// Writes `message` to $TORCHELASTIC_ERROR_FILE. Does nothing if that is unset or cannot be written.
 void write_error_file(const std::string& message);
 
-/// The JSON text of such a file.
+/// Returns the JSON text of such a file.
 std::string error_file_text(const std::string& message, long long timestamp);
 
 }  // namespace cohort::job

@@ -8,7 +8,7 @@
 namespace cohort::job {
 namespace {
 
-// A peer's text is not believed beyond this.
+// The limit for a peer's text.
 constexpr size_t kMaxEncodedLines = 256;
 
 std::string escaped(const std::string& text) {
@@ -25,7 +25,7 @@ std::string unescaped(const std::string& text) {
   return plain;
 }
 
-// Zero for a number that is none.
+// Zero for a text that is not a number.
 int number_in(const std::string& text) { return static_cast<int>(base::parse_int(text).value_or(0)); }
 
 void read_part(const std::string& name, const std::string& value, Failure& failure) {
@@ -60,12 +60,12 @@ Failure failure_of(const Operation& operation, Failure failure) {
 }
 
 Failure wait_timed_out(const Operation& operation, std::chrono::milliseconds timeout) {
-  return failure_of(
-      operation, {.kind = Failure::Kind::kTimeout,
-                  .causes = {fmt::format("Operation timed out! It did not end within the {} that wait() was given",
-                                         base::format_duration(timeout))},
-                  .hint = "the operation goes on; wait for it again, with more time or without a time-out of its own",
-                  .timeout = timeout});
+  return failure_of(operation,
+                    {.kind = Failure::Kind::kTimeout,
+                     .causes = {fmt::format("Operation timed out! It did not end within the {} that wait() was given",
+                                            base::format_duration(timeout))},
+                     .hint = "wait for it again, with more time or without a timeout: the operation goes on",
+                     .timeout = timeout});
 }
 
 std::string failure_text(const Failure& failure) {

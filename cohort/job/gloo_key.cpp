@@ -10,7 +10,7 @@
 namespace cohort::job {
 namespace {
 
-// Takes a 64-bit length and that many bytes from `begin` on.
+// Reads a 64-bit length and that many bytes from `begin` on.
 std::optional<std::string> take_block(const std::vector<uint8_t>& bytes, size_t& begin) {
   uint64_t length = 0;
   if (bytes.size() < begin + sizeof length) return std::nullopt;

@@ -50,7 +50,7 @@ base::Result<std::vector<std::string>> choose_gloo_addresses(const std::string& 
   for (const auto& address : host_addresses) {
     if (base::is_of_family(address, family) && base::is_own_address(address, interfaces)) return std::vector{address};
   }
-  // As in PyTorch: what the host name does not tell is a loopback address, which is right for ranks of one host.
+  // As in PyTorch: if the host name has no address of this host, a loopback address, which is right for ranks of one host.
   const auto address = family == IpFamily::kAny ? std::optional<std::string>("127.0.0.1")
                                                 : base::any_address(family, interfaces, /*loopback_first=*/false);
   if (address) return std::vector{*address};

@@ -8,7 +8,7 @@ namespace cohort::job {
 namespace {
 
 constexpr size_t kKept = 16;
-// A peer's text is not believed beyond this.
+// The limit for a peer's text.
 constexpr size_t kMaxLines = 64;
 constexpr size_t kMaxLineLength = 4096;
 

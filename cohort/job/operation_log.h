@@ -1,4 +1,4 @@
-/// What a rank did last on one group, and how two ranks' accounts are compared. Pure, but for the lock of OperationLog.
+/// A rank's last operations on one group, and the comparison of two ranks' records. Pure, except for the lock of OperationLog.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,22 @@
 
 namespace cohort::job {
 
-/// What must agree on every rank: "broadcast(src 1, float32 [4])"; and, where the library calls it, for what: ", which is ...".
+/// Returns the text that must agree on every rank: "broadcast(src 1, float32 [4])"; for a call of the library followed by its
+/// purpose: ", which is ...".
 std::string signature(const Operation& operation);
-/// Whether ranks that call them can do that together.
+/// Whether ranks with these calls can work together.
 bool agree(const std::string& signature, const std::string& other);
-/// Whether they are called for the same purpose.
+/// Whether both calls have the same purpose.
 bool have_one_purpose(const std::string& signature, const std::string& other);
 
-/// One rank's account: which collective it waits in or failed at, and the signatures of its last ones.
+/// One rank's record: the collective in which it waits or at which it failed, and the signatures of its last ones.
 struct Account {
   std::string group;
   uint64_t sequence = 0;
   std::map<uint64_t, std::string> signatures;
 
   std::string encode() const;
-  /// Never throws: what cannot be read is left out.
+  /// Never throws; ignores malformed parts.
   static Account decode(const std::string& text);
 };
 
@@ -43,7 +44,7 @@ class OperationLog {
   std::deque<Operation> recent_;
 };
 
-/// The first collective, among those that two accounts of one group both know, that is not the same on both.
+/// Returns the first collective that both accounts have, but with different signatures.
 std::optional<uint64_t> first_difference(const Account& mine, const Account& theirs);
 
 }  // namespace cohort::job

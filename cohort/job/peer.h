@@ -1,4 +1,4 @@
-/// One process of a job, as it introduces itself to the others through the store.
+/// One process of a job, as it describes itself to the others through the store.
 #pragma once
 
 #include <cstdint>
@@ -10,37 +10,37 @@ namespace cohort::job {
 struct Peer {
   int pid = 0;
   std::string host;
-  /// Same text on two ranks: their process ids mean the same (one kernel, one pid namespace).
+  /// Equal on two ranks if their process ids mean the same (one kernel, one pid namespace).
   std::string pid_scope;
-  /// Start time of the process in clock ticks, so that a reused pid is not mistaken for the rank.
+  /// The start time of the process in clock ticks, so that a reused pid is not mistaken for the rank.
   std::string started_at;
-  /// Same text on two ranks: their loopback interface is the same (one kernel, one network namespace).
+  /// Equal on two ranks if their loopback interface is the same (one kernel, one network namespace).
   std::string network_scope;
   int world_size = 0;
-  /// Where Gloo will listen; empty without Gloo.
+  /// The addresses on which Gloo will listen; empty without Gloo.
   std::vector<std::string> addresses;
-  /// Interfaces to choose from, in words; given only where an address is a loopback one.
+  /// The interfaces to choose from, in words. Only given if one of the addresses is a loopback address.
   std::string interfaces;
-  /// What tells the accelerator of this rank from others, such as "GPU-<uuid>"; empty: none.
+  /// An id of this rank's accelerator, such as "GPU-<uuid>". Empty if it has none.
   std::string accelerator;
-  /// Same text on two ranks: they can share memory (cohort/shm); empty: this one cannot, and `shm_obstacle` says why.
+  /// Equal on two ranks if they can share memory (cohort/shm). Empty if this rank cannot; `shm_obstacle` then says why.
   std::string shm_scope;
   std::string shm_obstacle;
-  /// How often the process has created a default group, this time included.
+  /// The number of default groups that the process has created, including this one.
   int start_count = 0;
 };
 
-/// This process; world_size and what follows it are left to the caller.
+/// Describes this process. The caller sets world_size and the members after it.
 Peer this_process();
-/// Lines of "name value"; decode skips names it does not know, so that releases can be mixed.
+/// Writes lines of "name value". decode ignores names that it does not know, so that releases can be mixed.
 std::string encode(const Peer& peer);
 Peer decode_peer(const std::vector<uint8_t>& bytes);
 
-/// Same process, even if one of the two was described earlier.
+/// Whether both are the same process, even if one was described earlier.
 bool is_same_process(const Peer& a, const Peer& b);
-/// True when the process is seen to have ended; false while it runs and when it cannot be seen from here.
+/// Whether the process is known to have ended. False while it runs, or if it cannot be seen from here.
 bool is_seen_gone(const Peer& peer);
-/// "pid 4711 on node-a"
+/// Returns "pid 4711 on node-a".
 std::string describe_process(const Peer& peer);
 
 }  // namespace cohort::job

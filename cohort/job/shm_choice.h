@@ -1,4 +1,5 @@
-/// Whether a group can be made of the backend "shm", from what its ranks said when they came. Pure, the same on all ranks.
+/// Decides whether a group can use the backend "shm", from its ranks' descriptions of themselves. Pure, and the same on all
+/// ranks.
 #pragma once
 
 #include <string>
@@ -8,10 +9,11 @@
 
 namespace cohort::job {
 
-/// Why not, one line per rank that is in the way, such as "rank 2 is on another host (node-b)"; empty: they can.
+/// Returns the reasons against it, one line per rank, such as "rank 2 is on another host (node-b)". Empty if the group can use
+/// it.
 std::vector<std::string> obstacles_to_shm(const std::vector<Arrival>& members);
 
-/// Of a group that asked for "shm" by name.
+/// Returns the failure of a group that asked for "shm" by name.
 Failure shm_refusal(const std::string& group, const std::vector<std::string>& obstacles);
 
 }  // namespace cohort::job

@@ -28,9 +28,9 @@ using base::IpFamily;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A store answers from a thread of its own, within milliseconds even while its program computes.
+// A store answers from its own thread, within milliseconds even while its program computes.
 constexpr milliseconds kAnswerLimit{15'000};
-// An earlier run's server that is just ending closes connections too.
+// The server of an earlier run that is just ending closes connections, too.
 constexpr milliseconds kClosedLimit{5'000};
 constexpr milliseconds kConnectLimit{10'000};
 constexpr milliseconds kConnectLimitOfSeveral{2'000};
@@ -87,7 +87,7 @@ Answer read_answer(int fd, Clock::time_point deadline) {
     if (!wanted.starts_with(received)) break;
   }
   if (received == wanted) return {Outcome::kAnswered, {}};
-  return {Outcome::kForeign, "answered " + quoted(received.substr(0, 40)) + ", which no c10d store does"};
+  return {Outcome::kForeign, "answered " + quoted(received.substr(0, 40)) + ", so it is not a c10d store"};
 }
 
 Answer ask(const std::string& address, uint16_t port, milliseconds connect_limit, Clock::time_point deadline) {

@@ -1,8 +1,8 @@
-/// Action: one thing that a rank of a pipeline does, and lists of them, by which all ranks' work in a step is described. What a
-/// list says can be planned (schedules.h), read and written (csv.h), checked before it runs (simulation.h) and drawn.
+/// Action: one step of a rank in a pipeline. Lists of actions describe the work of all ranks in a step of training. Lists can be
+/// planned (schedules.h), read and written (csv.h), checked before they run (simulation.h) and drawn.
 ///
-/// Vocabulary: a *stage* is a part of the model, numbered from 0 in the order in which activations pass; a *microbatch* is a
-/// part of the batch. Names, texts and semantics follow _Action of torch/distributed/pipelining/schedules.py.
+/// A *stage* is a part of the model; stages are numbered from 0 in the order in which activations pass through them. A
+/// *microbatch* is a part of the batch. Names, texts and semantics follow _Action of torch/distributed/pipelining/schedules.py.
 #pragma once
 
 #include <cstddef>
@@ -12,34 +12,34 @@
 namespace cohort::pipeline {
 
 enum class ActionKind : uint8_t {
-  /// Nothing, for as long as an action takes: to draw lists. Nobody waits when it runs.
+  /// Waits for as long as an action takes. Only used to draw lists: a rank that runs the list does not wait.
   kIdle,
   kForward,
-  /// Gradients of the stage's inputs alone, so that the previous stage can go on; kBackwardWeight follows.
+  /// Computes only the gradients of the stage's inputs, so that the previous stage can go on; kBackwardWeight follows.
   kBackwardInput,
   kBackwardWeight,
-  /// Both at once.
+  /// Computes both at once.
   kFullBackward,
-  /// The parameters of a sharded stage are gathered, and let go.
+  /// Gathers the parameters of a sharded stage, and frees them.
   kUnshard,
   kReshard,
   kSendForward,
   kReceiveForward,
   kSendBackward,
   kReceiveBackward,
-  /// Forward of one stage and backward of another, which an engine may overlap; see Action::parts.
+  /// Runs forward of one stage and backward of another, which an engine may overlap; see Action::parts.
   kOverlap,
-  /// What all microbatches' backwards left is scaled, and reduced over ranks that have the same stage.
+  /// Scales the gradients of all microbatches, and reduces them over the ranks that have the same stage.
   kReduceGrad,
 };
 
 struct Action {
   ActionKind kind = ActionKind::kIdle;
-  /// -1 where it has none: kIdle, kOverlap.
+  /// -1 if it has no stage: kIdle, kOverlap.
   int stage = -1;
-  /// -1 where it has none: also kUnshard, kReshard, kReduceGrad.
+  /// -1 if it has no microbatch: also kUnshard, kReshard, kReduceGrad.
   int microbatch = -1;
-  /// Of kOverlap, in the order in which they run.
+  /// The parts of kOverlap, in the order in which they run.
   std::vector<Action> parts = {};
 
   bool operator==(const Action& other) const {
@@ -48,18 +48,18 @@ struct Action {
 };
 
 using ActionList = std::vector<Action>;
-/// Each rank's list.
+/// The list of each rank.
 using PipelineOrder = std::vector<ActionList>;
-/// The rank that has each stage.
+/// The rank of each stage.
 using StageRanks = std::vector<int>;
 
-/// What lists may hold: more is no pipeline that anybody runs, but a damaged file.
+/// Limits for lists. A list beyond them is a damaged file, not a real pipeline.
 inline constexpr int kMostRanks = 1024;
 inline constexpr int kMostStages = 16384;
 inline constexpr int kMostMicrobatches = 1 << 20;
 inline constexpr size_t kMostActions = size_t{1} << 20;
 
-/// Something is computed: forward, backward, kOverlap.
+/// Whether the action computes: forward, backward, kOverlap.
 inline bool is_compute(ActionKind kind) {
   return (kind >= ActionKind::kForward && kind <= ActionKind::kFullBackward) || kind == ActionKind::kOverlap;
 }

@@ -20,7 +20,7 @@ inline Action action_of(ActionKey key) {
           static_cast<int>(static_cast<uint32_t>(key))};
 }
 
-/// The receive that belongs to a send, and the reverse.
+/// Returns the receive for a send, or the send for a receive.
 inline Action counterpart(const Action& action) {
   const int stage = action.stage;
   switch (action.kind) {
@@ -35,7 +35,7 @@ inline Action counterpart(const Action& action) {
   }
 }
 
-/// What sends the result of `action` to another rank; nothing where none needs it.
+/// Returns the action that sends the result of `action` to another rank; nothing if no other rank needs it.
 inline std::optional<Action> send_of(const Action& action, const StageRanks& stage_ranks) {
   const int num_stages = static_cast<int>(stage_ranks.size());
   const bool is_forward = action.kind == ActionKind::kForward;

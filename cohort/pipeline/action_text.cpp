@@ -26,10 +26,10 @@ constexpr std::array<KindName, 12> kKindNames = {{{"F", ActionKind::kForward},
                                                   {"OVERLAP_F_B", ActionKind::kOverlap},
                                                   {"REDUCE_GRAD", ActionKind::kReduceGrad}}};
 constexpr size_t kMostParts = 16;
-// Of a table: files may have a long list beside many empty ones.
+// The limit for a table: files may have one long list and many empty ones.
 constexpr size_t kMostCells = size_t{1} << 18;
 
-// Texts of files may be long.
+// Shortens a text of a file, which may be long.
 std::string shortened(std::string_view text) {
   return text.size() > 60 ? std::string(text.substr(0, 60)) + "..." : std::string(text);
 }
@@ -47,7 +47,7 @@ std::string_view take_digits(std::string_view* rest) {
   return digits;
 }
 
-// Below `limit`.
+// Parses a number below `limit`.
 std::optional<int> small_number(std::string_view digits, int limit) {
   const auto number = base::parse_int(digits);
   if (!number || *number >= limit) return std::nullopt;
@@ -59,12 +59,12 @@ base::Result<Action> parse_single(std::string_view text) {
   const auto stage_digits = take_digits(&rest);
   if (stage_digits.empty()) return bad_action(text, "it does not begin with a stage");
   const auto stage = small_number(stage_digits, kMostStages);
-  if (!stage) return bad_action(text, fmt::format("no pipeline has {} stages or more", kMostStages));
+  if (!stage) return bad_action(text, fmt::format("a pipeline has fewer than {} stages", kMostStages));
   const auto name = rest.substr(0, std::min(rest.find_first_of("0123456789"), rest.size()));
   rest.remove_prefix(name.size());
   const auto* known =
       std::find_if(kKindNames.begin(), kKindNames.end(), [&](const auto& each) { return each.first == name; });
-  if (known == kKindNames.end()) return bad_action(text, fmt::format("\"{}\" is no action type", shortened(name)));
+  if (known == kKindNames.end()) return bad_action(text, fmt::format("\"{}\" is not an action type", shortened(name)));
   if (known->second == ActionKind::kOverlap)
     return bad_action(text, "OVERLAP_F_B follows a list of actions in brackets");
   const auto microbatch_digits = take_digits(&rest);
@@ -74,7 +74,7 @@ base::Result<Action> parse_single(std::string_view text) {
   }
   if (microbatch_digits.empty()) return Action{known->second, *stage};
   const auto microbatch = small_number(microbatch_digits, kMostMicrobatches);
-  if (!microbatch) return bad_action(text, fmt::format("no batch has {} microbatches or more", kMostMicrobatches));
+  if (!microbatch) return bad_action(text, fmt::format("a batch has fewer than {} microbatches", kMostMicrobatches));
   return Action{known->second, *stage, *microbatch};
 }
 
@@ -86,7 +86,7 @@ base::Result<Action> parse_overlap(std::string_view text) {
   }
   Action overlap{ActionKind::kOverlap};
   for (const std::string& each : base::split(text.substr(1, end - 1), ';')) {
-    if (overlap.parts.size() == kMostParts) return bad_action(text, "nothing overlaps so many actions");
+    if (overlap.parts.size() == kMostParts) return bad_action(text, "too many actions overlap");
     auto part = parse_single(base::trim(each));
     if (!part) return std::move(part).error();
     if (!is_compute(part->kind)) return bad_action(text, fmt::format("{} computes nothing", kind_text(part->kind)));

@@ -1,4 +1,4 @@
-/// Actions as texts, as Python writes them: `2F0`, `1UNSHARD`, `3SEND_F1`, `(2F1;1B0)OVERLAP_F_B`; an idle one is "".
+/// Texts of actions, as Python writes them: `2F0`, `1UNSHARD`, `3SEND_F1`, `(2F1;1B0)OVERLAP_F_B`; an idle action is "".
 #pragma once
 
 #include <string>
@@ -9,16 +9,17 @@
 
 namespace cohort::pipeline {
 
-/// "F", "OVERLAP_F_B".
+/// Returns the kind as a text: "F", "OVERLAP_F_B".
 std::string_view kind_text(ActionKind kind);
 std::string text_of(const Action& action);
 
-/// The reverse; blanks around are ignored. Unlike Python it refuses what follows a complete action, microbatches of actions that
-/// have none, and actions without those they need.
+/// Parses an action and ignores blanks around it. Unlike Python it refuses text after a complete action, microbatches of actions
+/// that have none, and actions without a microbatch that they need.
 base::Result<Action> parse_action(std::string_view text);
 
-/// Python's grid of steps and ranks, newline at the end. `marked_step`: its line ends in " <-- ERROR HERE"; -1: none. Of more
-/// than a quarter of a million cells the first ones, and how many steps are left out.
+/// Returns Python's table of steps and ranks, with a newline at the end. The line of `marked_step` ends in " <-- ERROR HERE"; -1
+/// marks no line. If there are more than a quarter of a million cells, the table has the first steps and says how many are left
+/// out.
 std::string order_table(const PipelineOrder& order, long long marked_step = -1);
 
 }  // namespace cohort::pipeline

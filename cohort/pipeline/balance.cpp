@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
-// The best way to cut a row, by dynamic programming over where the last part begins.
+// The best way to split a sequence, by dynamic programming over the beginning of the last part.
 struct Cutting {
   std::vector<int> counts;
   double total = kImpossible;
@@ -50,8 +50,8 @@ Cutting best_cutting(const std::vector<double>& sums, int num_parts, const std::
 
 base::Result<std::vector<int>> balanced_counts(const std::vector<double>& costs, int num_stages) {
   if (num_stages < 1 || costs.size() < static_cast<size_t>(num_stages)) {
-    return base::Error(fmt::format("pipeline: {} layers cannot be shared out over {} stages", costs.size(), num_stages))
-        .with_hint("each stage needs at least one layer");
+    return base::Error(fmt::format("pipeline: {} layers cannot be split over {} stages", costs.size(), num_stages))
+        .with_hint("use fewer stages: each needs at least one layer");
   }
   for (size_t i = 0; i < costs.size(); ++i) {
     if (std::isfinite(costs[i]) && costs[i] >= 0.0) continue;
@@ -75,8 +75,7 @@ base::Result<void> check_counts(const std::vector<int>& counts, size_t num_layer
     sum += static_cast<size_t>(std::max(count, 0));
   }
   if (are_positive && sum == num_layers) return {};
-  return base::Error(
-             fmt::format("pipeline: the counts [{}] do not share out {} layers", fmt::join(counts, ", "), num_layers))
+  return base::Error(fmt::format("pipeline: the counts [{}] do not fit {} layers", fmt::join(counts, ", "), num_layers))
       .with_hint("give a positive number for each stage; their sum is the number of layers");
 }
 

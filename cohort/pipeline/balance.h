@@ -1,4 +1,4 @@
-/// How layers in a row are shared out over the stages of a pipeline, so that the slowest stage is as fast as it can be.
+/// Splits a sequence of layers over the stages of a pipeline, so that the slowest stage is as fast as possible.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,9 @@
 
 namespace cohort::pipeline {
 
-/// How many layers each stage has, at least one: the largest sum of costs is as small as it can be, and among such ways the sums
-/// are as even as they can be. `costs`: by layer, in any unit. Fails for fewer layers than stages, and for costs that are
-/// negative or no numbers.
+/// Returns the number of layers of each stage, at least one. The largest sum of costs is as small as possible, and among such
+/// splits the sums are as even as possible. `costs` has the cost of each layer, in any unit. Fails if there are fewer layers than
+/// stages, or for costs that are negative or NaN.
 base::Result<std::vector<int>> balanced_counts(const std::vector<double>& costs, int num_stages);
 
 /// Fails unless `counts` has a positive number for each stage, and their sum is `num_layers`.

@@ -23,7 +23,7 @@ class CsvReader {
     PipelineOrder order;
     while (!rest_.empty()) {
       ++line_number_;
-      if (order.size() == kMostRanks) return error(1, fmt::format("no pipeline has more than {} ranks", kMostRanks));
+      if (order.size() == kMostRanks) return error(1, fmt::format("a pipeline has at most {} ranks", kMostRanks));
       const size_t end = rest_.find('\n');
       auto line = rest_.substr(0, end);
       rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end + 1);
@@ -48,7 +48,7 @@ class CsvReader {
       auto cell = take_cell(line, &at);
       if (!cell) return std::move(cell).error();
       if (++num_actions_ > kMostActions)
-        return error(column, fmt::format("no list has more than {} actions", kMostActions));
+        return error(column, fmt::format("a list has at most {} actions", kMostActions));
       auto action = parse_action(*cell);
       if (!action) return error(column, action.error().message());
       list.push_back(std::move(*action));
@@ -56,7 +56,7 @@ class CsvReader {
     return list;
   }
 
-  // A cell may stand in quotes. `at` is behind its comma afterwards.
+  // Reads a cell, which may be in quotes. `at` is behind its comma afterwards.
   base::Result<std::string_view> take_cell(std::string_view line, size_t* at) const {
     const size_t begin = *at;
     if (begin < line.size() && line[begin] == '"') {
@@ -82,7 +82,7 @@ class CsvReader {
 base::Result<PipelineOrder> parse_csv(const std::string& name, std::string_view text) {
   if (text.size() > kLargestCsv) {
     return base::Error(
-        fmt::format("\"{}\" has {}, which no list of actions has", name, base::format_bytes(text.size())));
+        fmt::format("\"{}\" is too large for a list of actions: {}", name, base::format_bytes(text.size())));
   }
   return CsvReader(name, text).read();
 }

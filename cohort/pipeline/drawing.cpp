@@ -76,7 +76,7 @@ std::string text_drawing(const Timeline& timeline, double unit) {
 }
 
 std::string svg_drawing(const Timeline& timeline) {
-  // So wide that the shortest box holds its label, where that is possible.
+  // Wide enough for the label of the shortest box, if that is possible.
   double shortest = timeline.duration;
   for (const auto& list : timeline.ranks) {
     for (const TimedAction& each : list) {

@@ -1,4 +1,4 @@
-/// Pictures of what a schedule does when.
+/// Draws when a schedule runs its actions.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace cohort::pipeline {
 
-/// A line per rank, a column per `unit` of time: `rank 0  0F0 0F1 ... 0B0 === 0B1 ===`. "." where a rank waits; "=" where an
-/// action goes on. `unit` must be positive. Drawings of more than 10,000 columns are cut.
+/// Draws a line per rank and a column per `unit` of time: `rank 0  0F0 0F1 ... 0B0 === 0B1 ===`. "." means that a rank waits; "="
+/// means that an action goes on. `unit` must be positive. Drawings are cut after 10,000 columns.
 std::string text_drawing(const Timeline& timeline, double unit = 1.0);
-/// An SVG file: a row of boxes per rank, a colour per kind of action.
+/// Draws an SVG file: a row of boxes per rank, with a color for each kind of action.
 std::string svg_drawing(const Timeline& timeline);
 
 }  // namespace cohort::pipeline

@@ -65,7 +65,7 @@ class DualPipe {
 
   void main_step() {
     for (int i = 0; i < num_microbatches_ - 2 * num_ranks_ + rank_ + 1; ++i) {
-      // The last rank's first two are not overlapped: its bubble is smaller so.
+      // The last rank's first two are not overlapped, because this makes its bubble smaller.
       if (i == 0 && rank_ == num_ranks_ - 1) {
         forward(&up_);
         full_backward(&down_);
@@ -95,7 +95,7 @@ class DualPipe {
 
   int num_ranks_, rank_, num_microbatches_;
   Counts up_, down_;
-  /// Stage and microbatch of weights' gradients that are to come.
+  /// Stage and microbatch of weight gradients that must still be computed.
   std::deque<std::pair<int, int>> pending_;
   ActionList list_;
 };

@@ -1,4 +1,4 @@
-// The schedules without tricks: GPipe, 1F1B, LoopedBFS.
+// The simple schedules: GPipe, 1F1B, LoopedBFS.
 #include "cohort/pipeline/schedule_lists.h"
 
 namespace cohort::pipeline {

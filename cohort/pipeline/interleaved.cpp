@@ -1,5 +1,5 @@
-// Interleaved1F1B and InterleavedZeroBubble. A rank's forwards and backwards are numbered from 0, each kind in the order in
-// which it runs; in a round the first of the rank's stages has some microbatches, then the second one the same, and so on.
+// Interleaved1F1B and InterleavedZeroBubble. A rank's forwards and backwards are numbered from 0, each kind in the order in which
+// it runs. In a round the first of the rank's stages runs some microbatches, then the second one runs the same, and so on.
 #include <algorithm>
 #include <set>
 #include <tuple>
@@ -50,7 +50,7 @@ class Interleaving {
   int forward_place(int number) const { return number / per_round_ % num_local_; }
   int backward_place(int number) const { return num_local_ - 1 - forward_place(number); }
 
-  // `counts`: the microbatch that each of the rank's stages has next.
+  // `counts` has the next microbatch of each of the rank's stages.
   void add(ActionKind kind, int place, std::vector<int>* counts) {
     const int microbatch = (*counts)[static_cast<size_t>(place)]++;
     list_.push_back({kind, place * num_ranks_ + rank_, microbatch});

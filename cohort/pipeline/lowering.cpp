@@ -12,22 +12,22 @@
 namespace cohort::pipeline {
 namespace {
 
-// The next stages from each place of a list on, in the order in which they come.
+// The next stages from each place of a list on, in the order in which they occur.
 class StagesAhead {
  public:
   struct Entry {
     int stage;
-    size_t place;  ///< where it comes next
+    size_t place;  ///< the place of its next action
   };
 
-  // Goes on to the place before.
+  // Moves to the previous place.
   void move_to(const Action& action, size_t place) {
     std::vector<int> stages;
     for_each_part(action, [&](const Action& part) { stages.push_back(part.stage); });
     for (size_t i = stages.size(); i-- > 0;) move_to_front({stages[i], place});
   }
 
-  // `count` stages; those of one overlapped action stay together.
+  // Returns `count` stages. Stages of one overlapped action stay together.
   std::vector<int> next(int count) const {
     std::vector<int> stages;
     size_t last_place = 0;

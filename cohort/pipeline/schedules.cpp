@@ -54,7 +54,7 @@ base::Result<void> check_numbers(const PipelineShape& shape) {
     return base::Error(fmt::format("Pipeline group size {} cannot be larger than number of stages {}", shape.num_ranks,
                                    shape.num_stages));
   }
-  // Forward, two parts of backward, and idle steps.
+  // Each stage and microbatch has a forward, two parts of backward, and idle steps.
   const auto num_actions =
       uint64_t{4} * static_cast<uint64_t>(shape.num_stages) * static_cast<uint64_t>(shape.num_microbatches);
   if (num_actions > kMostActions) {
@@ -81,7 +81,7 @@ base::Result<void> check_v(ScheduleKind kind, const PipelineShape& shape) {
 
 base::Result<void> check_looped(ScheduleKind kind, const PipelineShape& shape) {
   if (shape.num_stages % shape.num_ranks) {
-    return base::Error(fmt::format("{} needs as many stages on each rank, but {} stages are no multiple of {} ranks",
+    return base::Error(fmt::format("{} needs as many stages on each rank, but {} stages are not a multiple of {} ranks",
                                    schedule_name(kind), shape.num_stages, shape.num_ranks));
   }
   const int num_rounds = std::max(1, shape.num_microbatches / shape.num_ranks);
@@ -98,7 +98,7 @@ base::Result<void> check_shape(ScheduleKind kind, const PipelineShape& shape) {
   if (shape.num_stages != shape.num_ranks) {
     return base::Error(fmt::format("{} has one stage on each rank, but got {} stages and {} ranks", schedule_name(kind),
                                    shape.num_stages, shape.num_ranks))
-        .with_hint("Interleaved1F1B and LoopedBFS run several stages on a rank");
+        .with_hint("use Interleaved1F1B or LoopedBFS for several stages on a rank");
   }
   if (kind == ScheduleKind::k1F1B && shape.num_microbatches < shape.num_stages) {
     return base::Error(

@@ -36,7 +36,7 @@ class SendReceiveAdder {
  private:
   struct RankState {
     size_t next = 0;
-    bool is_blocked = false;  ///< until something is received
+    bool is_blocked = false;  ///< until it receives something
     std::unordered_set<ActionKey> done;
   };
 
@@ -92,7 +92,7 @@ class SendReceiveAdder {
     for (size_t rank = 0; rank < order_.size(); ++rank) {
       const size_t next = ranks_[rank].next;
       if (next == order_[rank].size() || ++num_named > kMostRanksInText) continue;
-      text += fmt::format("\n  rank {} cannot go on with {} at step {}: its input is computed by nobody before", rank,
+      text += fmt::format("\n  rank {} cannot go on with {} at step {}: no action before it computes its input", rank,
                           text_of(order_[rank][next]), next);
     }
     return base::Error(text);
@@ -114,7 +114,7 @@ class ReceiveDeferrer {
         deferred_.push_back(action);
         continue;
       }
-      // Of two ranks that send to each other the lower one receives first: so one of them has a partner.
+      // Of two ranks that send to each other the lower one receives first, so that one of them has a partner.
       if (const int peer = is_send(action.kind) ? peer_of(action) : -1; rank_ < peer) {
         flush([&](const Action& receive) { return peer_of(receive) == peer; });
       }
@@ -138,7 +138,7 @@ class ReceiveDeferrer {
     return action.kind == ActionKind::kFullBackward || action.kind == ActionKind::kBackwardInput;
   }
 
-  // Those that `condition` holds for, and what the same ranks have sent before: messages keep their order.
+  // Writes the receives for which `condition` holds, and earlier messages of the same ranks, so that messages keep their order.
   template <class Condition>
   void flush(Condition condition) {
     std::unordered_set<int> peers;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMostWaitsInText = 8;
 
-// One of these must have run.
+// One of these actions must have run.
 using Need = std::vector<ActionKey>;
 
 class Simulation {
@@ -95,7 +95,7 @@ class Simulation {
     return needs;
   }
 
-  // When the first of them was over; nothing if none has run.
+  // The time when the first of them ended; nothing if none has run.
   std::optional<double> end_of(const Need& need) const {
     for (const ActionKey key : need) {
       if (const auto found = ends_.find(key); found != ends_.end()) return found->second;
@@ -103,7 +103,7 @@ class Simulation {
     return std::nullopt;
   }
 
-  // What the action still waits for; nothing: it can run.
+  // Returns what the action still waits for; nothing if it can run.
   std::optional<Need> missing(const Action& action) const {
     std::vector<ActionKey> before;  // parts that run before
     std::optional<Need> result;
@@ -137,7 +137,7 @@ class Simulation {
 
   void execute(size_t rank, const Action& action) {
     double begin = clocks_[rank];
-    // A send's own end is when its data was computed, and it does not keep its rank.
+    // The end of a send is the time when its data was computed, and a send does not occupy its rank.
     for (const Need& need : needs_of(action)) begin = std::max(begin, *end_of(need));
     const double end = begin + cost_of(action);
     if (is_compute(action.kind)) {

@@ -1,4 +1,4 @@
-/// Which rank has which stages.
+/// The stages of each rank.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,11 @@
 
 namespace cohort::pipeline {
 
-/// Stage i on rank i % num_ranks.
+/// Puts stage i on rank i % num_ranks.
 StageRanks looped_stage_ranks(int num_ranks, int num_stages);
-/// Up and down again: 0 1 2 2 1 0. Fails, in Python's words, unless num_stages is a multiple of num_ranks.
+/// Puts stages up and down again: 0 1 2 2 1 0. Fails with Python's text unless num_stages is a multiple of num_ranks.
 base::Result<StageRanks> v_stage_ranks(int num_ranks, int num_stages);
-/// What a rank has, in ascending order.
+/// Returns the stages of a rank in ascending order.
 std::vector<int> stages_of_rank(const StageRanks& stage_ranks, int rank);
 
 }  // namespace cohort::pipeline

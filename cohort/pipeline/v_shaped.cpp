@@ -9,7 +9,8 @@ namespace {
 
 class ZeroBubbleV {
  public:
-  // With fewer microbatches than fill the pipeline the list is planned for so many, and those that do not exist are left out.
+  // If there are fewer microbatches than fill the pipeline, the list is planned for that many, and those that do not exist are
+  // left out.
   ZeroBubbleV(const PipelineShape& shape, int rank)
       : num_ranks_(shape.num_ranks),
         rank_(rank),

@@ -196,7 +196,7 @@ class CommunicationValidator {
     return {};
   }
 
-  // What `rank` sends to each of the others with what these receive.
+  // Compares the messages that `rank` sends to each other rank with those that the other receives.
   base::Result<void> compare_messages(size_t rank) const {
     std::vector<size_t> counts(order_.size(), 0);
     for (size_t step = 0; step < order_[rank].size(); ++step) {
@@ -207,8 +207,8 @@ class CommunicationValidator {
       const size_t number = counts[peer]++;
       const auto* expected = message(peer, rank, number);
       if (!expected) {
-        return base::Error(fmt::format("rank {} sends {} at step {}, but rank {} has no {} left that it could be for",
-                                       rank, text_of(send), step, peer, text_of(receive)));
+        return base::Error(fmt::format("rank {} sends {} at step {}, but rank {} has no {} left for it", rank,
+                                       text_of(send), step, peer, text_of(receive)));
       }
       if (expected->action == receive) continue;
       return base::Error(
@@ -232,7 +232,7 @@ class CommunicationValidator {
   }
 
   base::Result<void> check_parameters(size_t rank) const {
-    std::unordered_set<int> sharded;  // those that the list gathers at all
+    std::unordered_set<int> sharded;  // stages that the list gathers at all
     for (const Action& action : order_[rank]) {
       if (action.kind == ActionKind::kUnshard) sharded.insert(action.stage);
     }
@@ -256,7 +256,7 @@ class CommunicationValidator {
 
   const PipelineOrder& order_;
   const StageRanks& stage_ranks_;
-  std::vector<Messages> received_;  // by receiver; empty: it receives nothing
+  std::vector<Messages> received_;  // by receiver; empty if it receives nothing
 };
 
 }  // namespace

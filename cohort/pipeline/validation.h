@@ -1,4 +1,4 @@
-/// Whether lists are complete and consistent. Whether they come to an end: simulation.h.
+/// Checks whether lists are complete and consistent. simulation.h checks whether they end.
 #pragma once
 
 #include "cohort/base/error/result.h"
@@ -7,15 +7,15 @@
 
 namespace cohort::pipeline {
 
-/// What a list holds: what is computed alone, or communication, too.
+/// The content of a list: only computations, or communication, too.
 enum class OrderFormat : uint8_t { kComputeOnly, kComputeComms };
 
-/// Whether every stage computes each microbatch once, forward before backward, on one rank, and kComputeOnly has nothing else.
-/// Returns which rank has which stage. Fails in Python's words (_validate_schedule) where Python has some.
+/// Checks that every stage computes each microbatch once, forward before backward, on one rank, and that kComputeOnly has no
+/// other actions. Returns the rank of each stage. Fails with Python's texts (_validate_schedule) if Python has them.
 base::Result<StageRanks> validate_compute(const PipelineOrder& order, const PipelineShape& shape, OrderFormat format);
 
-/// Of lists that validate_compute accepts: whether what is sent and what is received are the same, between each pair of ranks in
-/// the same order, whether nothing is sent to where it is; and whether stages compute while their parameters are there.
+/// Checks lists that validate_compute accepts: each pair of ranks must send and receive the same messages in the same order, no
+/// message may go to a stage on the same rank, and stages may only compute while their parameters are gathered.
 base::Result<void> validate_communication(const PipelineOrder& order, const StageRanks& stage_ranks);
 
 }  // namespace cohort::pipeline

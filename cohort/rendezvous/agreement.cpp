@@ -13,10 +13,10 @@ using base::Error;
 using base::Result;
 using nlohmann::json;
 
-// Raised when nodes of both versions could not work together.
+// Increased when nodes of the two versions could not work together.
 constexpr int kProtocol = 1;
 
-// Torchrun reads this as the state of its rendezvous. It must not be base64, or torchrun would go on: the number of its
+// Torchrun reads this as the state of its rendezvous. It must not be valid base64, or torchrun would go on: the number of its
 // letters is not a multiple of four.
 constexpr const char* kMark = "cohort run hosts this rendezvous; torchrun cannot take part";
 
@@ -94,7 +94,7 @@ Result<void> keep_torchrun_out(store::Store& store, const Settings& settings, co
   if (settings.backend != Settings::Backend::kStatic) return {};
   const auto prefix = settings.run_id + "/torchelastic/";
   if (settings.node_rank == 0) {
-    // The answer that its other agents wait for; they cannot read it.
+    // The key of the answer that torchrun's other agents wait for; they cannot read it.
     store::Store::Keys keys;
     for (int rank = 1; rank < settings.max_nodes; ++rank)
       keys.push_back(prefix + "assigned_ranks/" + std::to_string(rank));
@@ -102,7 +102,7 @@ Result<void> keep_torchrun_out(store::Store& store, const Settings& settings, co
   }
   const auto keys = store.list_keys();
   if (!keys) return keys.error();
-  // "init/": its node 0 counts who has come.
+  // torchrun's node 0 counts under "init/" the nodes that have arrived.
   for (const auto& each : {prefix + "role_info/0", std::string("init/")}) {
     if (std::find(keys->begin(), keys->end(), each) != keys->end()) return torchrun_is_here(place, each);
   }

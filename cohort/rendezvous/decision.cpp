@@ -15,7 +15,7 @@ using Reason = RoundOver::Reason;
 
 constexpr size_t kMostNames = 8;
 
-// Not copied: the leader looks at all nodes whenever one of a thousand has arrived.
+// Not copied: the leader checks all nodes whenever one of a thousand has arrived.
 using Members = std::vector<const Member*>;
 
 Members pointers_to(const std::vector<Member>& members) {
@@ -44,10 +44,10 @@ std::string names_of(const Members& members, const Members& among) {
 
 std::string count_of_nodes(size_t count) { return fmt::format("{} node{}", count, count == 1 ? "" : "s"); }
 
-/// Who may take part in the next round.
+/// The nodes that may take part in the next round.
 struct Candidates {
   Members ready;
-  /// Nodes of the last round that live and have yet to say that they are ready; their places are kept.
+  /// Nodes of the last round that are alive but not ready yet; their places are kept.
   Members expected;
   /// Nodes without a place.
   Members spares;
@@ -73,8 +73,8 @@ Candidates find_candidates(const State& state, const Settings& settings) {
   return found;
 }
 
-// After a worker's failure there is no last call: only nodes of the last round are waited for. A late node begins another
-// round.
+// After a worker's failure there is no last call: only nodes of the last round are waited for. A node that arrives late begins
+// another round.
 bool needs_no_last_call(const State& state) { return state.over && state.over->reason == Reason::kWorkerFailed; }
 
 RoundRecord begin_round(const State& state, const Settings& settings, std::vector<Member> members) {
@@ -133,7 +133,7 @@ bool is_done(const State& state, NodeId id) {
   return found != state.nodes.end() && found->second.done_in == state.round->number;
 }
 
-// Nothing where the members' state does not end the round.
+// Returns nothing if the members' state does not end the round.
 std::optional<Decision> look_at_members(const State& state, const Settings& settings) {
   const auto members = pointers_to(state.round->members);
   Members lost;
@@ -153,7 +153,7 @@ std::optional<Decision> look_at_members(const State& state, const Settings& sett
     return Decision{end_round(state, Reason::kFinished, why, -1, true), why, std::nullopt};
   }
   if (lost.empty()) return std::nullopt;
-  // Nobody is left who could do the work of the lost again.
+  // No node is left that could do the lost nodes' work again.
   const bool is_last = num_busy == 0 && num_done > 0;
   const bool is_static = settings.backend == Settings::Backend::kStatic;
   const bool has_gone = state.nodes.count(lost[0]->id) > 0 && state.nodes.at(lost[0]->id).has_gone;
@@ -192,7 +192,7 @@ Decision watch(const State& state, const Settings& settings) {
   return {end_round(state, Reason::kNodesWaiting, why, late[0]->id, false), why, std::nullopt};
 }
 
-// With the static backend places are given by --node-rank.
+// With the static backend --node-rank decides the places.
 Decision gather_static(const State& state, const Settings& settings) {
   Candidates found;
   std::set<int> missing;
@@ -248,7 +248,7 @@ std::vector<Member> order_by_rank(std::vector<Member> members, const std::option
   const auto key = [](const Member& member) { return std::tie(member.sort_name, member.node.pid, member.id); };
   std::sort(members.begin(), members.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
   if (!stable_ranks || !before) return members;
-  // Those who stay keep their place; the others fill the gaps in their order, and what is left moves up from the end.
+  // Nodes that stay keep their places, except those whose place is beyond the end: they and new nodes fill the gaps in order.
   std::vector<Member> ordered(members.size());
   std::vector<bool> is_taken(members.size(), false);
   std::vector<Member> others;

@@ -1,5 +1,5 @@
-/// What the leader of a rendezvous does next: one pure function of what is known, what is wanted, and the time. Private to this
-/// folder.
+/// Decides what the leader of a rendezvous does next: a pure function of the state of the nodes, the settings and the time.
+/// Private to this folder.
 #pragma once
 
 #include <optional>
@@ -12,22 +12,23 @@
 namespace cohort::rendezvous {
 
 struct Decision {
-  /// A round begins, or is over; nothing: go on as it is.
+  /// The beginning or end of a round to announce. If absent, nothing changes.
   std::optional<News> news;
-  /// "2 of 3 nodes have arrived (node0, node1); waiting for 1 more"
+  /// The reason: "2 of 3 nodes have arrived (node0, node1); waiting for 1 more".
   std::string why;
-  /// When time alone changes the decision.
+  /// The time at which the decision changes without other events.
   std::optional<Clock::time_point> until;
 };
 
 Decision decide(const State& state, const Settings& settings, Clock::time_point now);
-/// To be called before decide(), when the state has changed: begins and ends the last call.
+/// Begins and ends the last call. Must be called before decide() whenever the state has changed.
 void note_time(State* state, const Settings& settings, Clock::time_point now);
 
-/// The members with the ranks they get, lowest first. Pure.
+/// Returns the members in the order of the ranks they get. Pure.
 std::vector<Member> order_by_rank(std::vector<Member> members, const std::optional<RoundRecord>& before,
                                   bool stable_ranks);
-/// Gives nodes of the store's own host, which know themselves as 127.0.0.1 only, the address under which others reached it.
+/// Replaces the address of nodes on the store's own host, which know themselves as 127.0.0.1 only, with the address under which
+/// others reached the store.
 void replace_loopback_addresses(std::vector<Member>* members);
 
 }  // namespace cohort::rendezvous

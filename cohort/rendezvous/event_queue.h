@@ -1,4 +1,4 @@
-/// EventQueue: from a rendezvous' threads to its user, who polls a descriptor. Private to this folder.
+/// EventQueue: passes events from the rendezvous' threads to its user, who polls a descriptor. Private to this folder.
 #pragma once
 
 #include <deque>

@@ -10,7 +10,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 constexpr size_t kMaxNames = 65'536;
-// No host's name is longer.
+// The limit for a host's name.
 constexpr size_t kMaxNameBytes = 255;
 // A width beyond this cannot be a zero-padded number.
 constexpr size_t kMaxDigits = 18;
@@ -19,7 +19,7 @@ base::Error malformed(std::string_view text, const std::string& why) {
   return base::Error(fmt::format("\"{}\" is not a list of hosts: {}", text, why));
 }
 
-// Splits at the commas outside of brackets.
+// Splits at commas that are outside of brackets.
 base::Result<Names> split_names(std::string_view text) {
   Names names(1);
   bool in_brackets = false;
@@ -35,7 +35,7 @@ base::Result<Names> split_names(std::string_view text) {
   return names;
 }
 
-// "01-03" is 01, 02, 03; the first number's width is kept.
+// Expands "01-03" to 01, 02, 03, with the width of the first number.
 base::Result<Names> expand_range(const std::string& range, std::string_view text) {
   const auto dash = range.find('-');
   const auto first = range.substr(0, dash);
@@ -53,7 +53,7 @@ base::Result<Names> expand_range(const std::string& range, std::string_view text
   return numbers;
 }
 
-// "01-03,7"; no more numbers than names are allowed.
+// Expands "01-03,7". The number of numbers has the same limit as the number of names.
 base::Result<Names> expand_ranges(std::string_view ranges, std::string_view text) {
   Names numbers;
   for (const auto& range : base::split(ranges, ',')) {
@@ -65,7 +65,7 @@ base::Result<Names> expand_ranges(std::string_view ranges, std::string_view text
   return numbers;
 }
 
-// Every beginning with every number; later brackets vary fastest.
+// Combines every beginning with every number; later brackets vary fastest.
 base::Result<Names> expand_name(const std::string& name, std::string_view text) {
   Names results(1);
   for (size_t begin = 0; begin < name.size();) {

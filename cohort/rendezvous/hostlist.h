@@ -1,4 +1,4 @@
-/// SLURM's lists of host names and of numbers, in their short forms. Pure.
+/// Expands SLURM's short forms of lists of host names and of numbers. Pure.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace cohort::rendezvous {
 
-/// "node[01-03,7],gpu5" names node01, node02, node03, node7 and gpu5; "r[1-2]n[1-2]-ib" names four. An error quotes the text
-/// and says what is wrong in it. More than 65,536 names are also an error.
+/// Expands "node[01-03,7],gpu5" to node01, node02, node03, node7 and gpu5, and "r[1-2]n[1-2]-ib" to four names. An error quotes
+/// the text and says what is wrong in it. More than 65,536 names are also an error.
 base::Result<std::vector<std::string>> expand_hostlist(std::string_view text);
 
-/// "2(x3),1" is 2, 2, 2, 1.
+/// Expands "2(x3),1" to 2, 2, 2, 1.
 base::Result<std::vector<int>> expand_counts(std::string_view text);
 
 }  // namespace cohort::rendezvous

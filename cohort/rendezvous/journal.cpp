@@ -25,14 +25,14 @@ Result<int64_t> Journal::tell(const Notice& notice) {
     }
     const auto place = begun_->place;
     if (notice.kind == Notice::Kind::kCome) {
-      // Before anyone can know of the node, so that reading beats never waits.
+      // Set before any node can know of this one, so that reading heartbeats never waits.
       if (auto set = store_->set(key("beat/", place), "0"); !set) return set.error();
     }
     const auto there = store_->compare_set(key("notice/", place), "", text);
     if (!there) return there.error();
     begun_.reset();
     if (*there == text) return place;
-    // We were so slow that the leader closed the gap.
+    // This node was so slow that the leader has closed the gap.
   }
 }
 
@@ -70,7 +70,7 @@ Result<void> Journal::close_gap(int64_t place) {
   return {};
 }
 
-// A store says that time is over by an error; whether the key is there tells it from other errors.
+// A store reports a timeout as an error. Whether the key exists tells it from other errors.
 Result<bool> Journal::wait(const std::string& key, Milliseconds timeout) {
   if (!store_->can_be_interrupted()) timeout = std::min(timeout, kLongestWait);
   const auto waited = store_->wait({key}, timeout);

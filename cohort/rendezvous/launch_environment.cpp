@@ -11,7 +11,7 @@
 namespace cohort::rendezvous {
 namespace {
 
-// Whether what is known of this process's place is what the scheduler says.
+// Whether this process's place, as far as it is known, is the one that the scheduler gave it.
 bool agrees(const std::optional<int>& said, int given, const Variables& variables, const char* name) {
   if (given >= 0) return said == given;
   const auto found = variables.find(name);
@@ -29,7 +29,7 @@ std::optional<std::string> as_text(const std::optional<int>& value) {
 LaunchEnvironment::LaunchEnvironment(int rank, int world_size)
     : variables_(base::environment()), scheduler_(read_scheduler(variables_)) {
   if (!scheduler_) return;
-  // Kubernetes does not know how many there are.
+  // Kubernetes does not know the number of tasks.
   is_its_task_ = scheduler_->rank && agrees(scheduler_->rank, rank, variables_, "RANK") &&
                  (!scheduler_->world_size || agrees(scheduler_->world_size, world_size, variables_, "WORLD_SIZE"));
   if (is_its_task_ && !scheduler_->port && scheduler_->is_one_host()) {

@@ -36,7 +36,7 @@ Leader::~Leader() {
   thread_.join();
 }
 
-// Its node may go on where it has failed: only this connection was cut, or nobody else reads notices.
+// Retries, because the node may go on after a failure: perhaps only this connection was lost, and no other thread reads notices.
 void Leader::run() {
   while (true) {
     const auto led = lead();
@@ -54,7 +54,7 @@ Result<void> Leader::lead() {
     if (!leads_ || (state_.over && state_.over->job_ends)) return {};
     if (auto read = read_beats(); !read) return read;
     if (auto acted = act(); !acted) return acted;
-    if (decision_.news) continue;  // what follows from it, at once
+    if (decision_.news) continue;  // acts on what follows from it at once
     const auto waited = journal_->wait_for_notice(next_notice_, time_until_next(decision_));
     if (!waited) return waited.error();
   }
@@ -73,7 +73,7 @@ Result<void> Leader::read_notices() {
   const auto count = journal_->num_notices();
   if (!count) return count.error();
   if (*count <= next_notice_) return {};
-  // Somebody is about to write it, or died before that.
+  // A node is about to write it, or died before that.
   const auto now = Clock::now();
   if (!gap_since_) gap_since_ = now;
   if (now - *gap_since_ < settings_.keep_alive_interval) return {};
@@ -93,12 +93,12 @@ Result<void> Leader::read_news() {
     const auto* lead = std::get_if<LeadRecord>(&*news);
     if (!lead) continue;
     leads_ = lead->id == id_;
-    // Its time has run out already, unless it shows up again.
+    // Its time counts as over, unless it sends another heartbeat.
     if (lead->silent >= 0) pulses_[lead->silent] = {"", Clock::time_point()};
   }
 }
 
-// Nobody's clock counts but ours: a node lives while its counter moves.
+// Only this node's clock counts: a node is alive while its counter changes.
 Result<void> Leader::read_beats() {
   const auto now = Clock::now();
   if (now - beats_read_at_ < settings_.keep_alive_interval / 2) return {};
@@ -108,7 +108,7 @@ Result<void> Leader::read_beats() {
   }
   const auto beats = journal_->beats(ids);
   if (!beats) return beats.error();
-  // A pause of our own, as after SIGSTOP, says nothing of the others.
+  // A pause of this process, as after SIGSTOP, says nothing about the others.
   const bool were_away = beats_read_at_ != Clock::time_point() && now - beats_read_at_ > settings_.lost_after() / 2;
   for (size_t i = 0; i < ids.size(); ++i) {
     auto& pulse = pulses_[ids[i]];
@@ -127,13 +127,13 @@ Result<void> Leader::act() {
   decision_ = decide(state_, settings_, now);
   say(decision_);
   if (!decision_.news) return publish(decision_.why);
-  // Where other news came first, what we have decided may be wrong by now: read it and decide again.
+  // If other news came first, the decision may be wrong by now: read that news and decide again.
   const auto announced = journal_->announce(next_news_, *decision_.news);
   if (!announced) return announced.error();
   return {};
 }
 
-// For the nodes that wait; see Meeting::explain.
+// Publishes the reason for the nodes that wait; see Meeting::explain.
 Result<void> Leader::publish(const std::string& why) {
   if (why == said_) return {};
   said_ = why;

@@ -1,6 +1,6 @@
-/// Leader: collects what nodes say, decides when rounds begin and end, and announces it. Runs on one node at a time, in a thread
-/// of its own; two at once, after a node was taken for dead, harm nothing: of two announcements the first counts. Private to
-/// this folder.
+/// Leader: collects what nodes report, decides when rounds begin and end, and announces it. Runs on one node at a time, in its
+/// own thread. Two leaders at once, after a node was wrongly considered dead, do no harm: of two announcements the first counts.
+/// Private to this folder.
 #pragma once
 
 #include <atomic>
@@ -15,12 +15,12 @@ namespace cohort::rendezvous {
 
 class Leader {
  public:
-  /// Called once, from the leader's thread, when it cannot go on: without a leader nothing would be decided any more.
+  /// Called once, from the leader's thread, when it cannot go on. Without a leader no decision would be made any more.
   using WhenLost = std::function<void(const base::Error& error, const Journal& journal)>;
 
-  /// Ends by itself where news says that another node leads, that the job has ended, or when the store is lost.
+  /// Starts the thread. It ends if news says that another node leads or that the job has ended, or if the store is lost.
   Leader(std::unique_ptr<Journal> journal, Settings settings, NodeId id, bool store_may_return, WhenLost when_lost);
-  /// Interrupts what it waits for.
+  /// Interrupts a wait of the thread.
   ~Leader();
 
  private:

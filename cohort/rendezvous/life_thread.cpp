@@ -62,7 +62,7 @@ void LifeThread::run(NodeId id, const Calls& calls) {
       lock.unlock();
       done = task(*journal);
       lock.lock();
-      // Saying something twice does no harm.
+      // Writing something twice does no harm.
       if (done || !calls.repeats_tasks) tasks_.pop_front();
       changed_.notify_all();
     } else if (Clock::now() >= next_beat) {
@@ -79,7 +79,7 @@ void LifeThread::run(NodeId id, const Calls& calls) {
     lock.lock();
   }
   journal_.reset();
-  lock.unlock();  // before the last copy of the journal goes
+  lock.unlock();  // before the last copy of the journal is destroyed
 }
 
 Result<void> LifeThread::beat(Journal& journal, NodeId id, const Calls& calls) {

@@ -1,5 +1,5 @@
-/// LifeThread: the thread of a Meeting that gives signs of life, looks for the leader's, and carries out in order what the agent
-/// asks. Private to this folder.
+/// LifeThread: the thread of a Meeting that sends heartbeats, checks those of the leader, and carries out the agent's requests in
+/// order. Private to this folder.
 #pragma once
 
 #include <condition_variable>
@@ -20,15 +20,15 @@ class LifeThread {
  public:
   using Task = std::function<base::Result<void>(Journal& journal)>;
 
-  /// Called from the thread, without a lock of its own.
+  /// Called from the thread, without holding its lock.
   struct Calls {
-    /// -1: nobody leads. Absent: this node has left and gives no signs of life any more.
+    /// Returns the leader; -1 if there is none. Absent if this node has left and sends no heartbeats any more.
     std::function<std::optional<NodeId>()> leader;
     /// Called in each interval while that leader is silent.
     std::function<base::Result<void>(Journal& journal, NodeId leader)> when_silent;
-    /// Called when the store has failed: pauses, or ends the meeting.
+    /// Called after a failure of the store. Pauses, or ends the meeting.
     std::function<void(const base::Error& error)> when_failed;
-    /// A task that has failed is tried again.
+    /// Whether a failed task is tried again.
     bool repeats_tasks = false;
   };
 
@@ -37,16 +37,16 @@ class LifeThread {
   /// Interrupts and joins.
   ~LifeThread();
 
-  /// Begins with a sign of life of `id`. Throws std::system_error if there can be no thread.
+  /// Begins with a heartbeat of `id`. Throws std::system_error if the thread cannot start.
   void start(std::unique_ptr<Journal> journal, NodeId id, Calls calls);
   void ask(Task task);
-  /// Waits until everything asked for is done, `time` at most, or the thread ends.
+  /// Waits until all tasks are done, at most `time`, or the thread ends.
   void wait_until_done(std::chrono::milliseconds time);
-  /// Ends it after what it does just now; what else was asked for is dropped. May be called from the thread.
+  /// Ends the thread after its current task and drops the other tasks. May be called from the thread.
   void end();
-  /// The same, and interrupts what it waits for in the store.
+  /// Ends the thread as end() does, and interrupts its wait in the store.
   void interrupt();
-  /// Requires that it ends. Its connection to the store is closed afterwards.
+  /// Joins the thread and closes its connection to the store. Requires that the thread ends.
   void join();
 
  private:
@@ -54,7 +54,7 @@ class LifeThread {
   base::Result<void> beat(Journal& journal, NodeId id, const Calls& calls);
 
   const std::chrono::milliseconds interval_;
-  /// Of the thread.
+  /// Only used by the thread.
   LeaderPulse leader_pulse_;
 
   std::mutex mutex_;

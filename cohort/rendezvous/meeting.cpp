@@ -20,8 +20,8 @@ using Reason = RoundOver::Reason;
 
 constexpr milliseconds kLeavingTime{800};
 constexpr milliseconds kPause{200};
-/// How long a node whose workers have ended waits for a store that does not answer: as long as torchrun's agents wait at their
-/// exit barrier.
+/// The time for which a node whose workers have ended waits for a store that does not answer: as long as torchrun's agents wait
+/// at their exit barrier.
 constexpr milliseconds kExitBarrierTime = std::chrono::seconds(300);
 constexpr milliseconds kQuietEnd = std::chrono::seconds(1);
 
@@ -55,7 +55,7 @@ void Meeting::interrupt() {
   changed_.notify_all();
 }
 
-// The store ends with us, so let the others read first how the job ended. A living node does so at once.
+// The store ends with this process, so this waits until the others have read how the job ended. A living node does so at once.
 void Meeting::wait_for_readers() {
   if (!place_->is_hosted_here()) return;
   const auto begin = Clock::now();
@@ -122,7 +122,7 @@ void Meeting::say_good_bye(const std::string& why) {
   if (takes_store) text += fmt::format("; it hosted the rendezvous at {}", place_->name());
   OverRecord over{round_.number(), Reason::kNodeLeft, std::move(text), id_, takes_store || is_static};
   life_.ask([this, over, runs, takes_store, leads](Journal& journal) -> Result<void> {
-    // Before the leader hears of it and says the same with fewer words.
+    // Before the leader hears of it and reports the same with fewer details.
     if (runs || takes_store) {
       if (auto ended = end_round(journal, over); !ended || takes_store) return ended;
     }
@@ -186,13 +186,13 @@ Result<void> Meeting::take_lead(Journal& journal, NodeId silent) {
   return announced ? Result<void>() : announced.error();
 }
 
-// First come, first served: where the round is over already, for another reason, that stays.
+// The first end that is written counts: if the round is already over for another reason, that reason stays.
 Result<void> Meeting::end_round(Journal& journal, const OverRecord& over) {
   int64_t place = 0;
   {
     const std::lock_guard lock(mutex_);
     place = next_news_;
-    // It may have ended since this was asked for.
+    // The round may have ended since this was requested.
     const bool runs = round_.is_running(over.round);
     const bool takes_store = over.reason == Reason::kNodeLeft && over.job_ends;
     if (has_ended_ || (!runs && !takes_store)) return {};

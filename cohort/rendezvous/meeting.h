@@ -1,7 +1,7 @@
 /// Meeting: this node's part in a rendezvous of several nodes. Private to this folder.
 ///
-/// Two threads. One reads news, and waits in the store for more; the other (life_thread.h) gives signs of life, carries out what
-/// the agent asks, and takes over when the leader is silent. A third leads (leader.h) where this node is the one.
+/// It has two threads. One reads news and waits in the store for more. The other (life_thread.h) sends heartbeats, carries out
+/// the agent's requests, and takes over if the leader is silent. If this node leads, a third thread runs the leader (leader.h).
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class Meeting final : public Rendezvous {
  private:
   using Milliseconds = std::chrono::milliseconds;
 
-  // Of the thread that reads news.
+  // Functions of the thread that reads news.
   void read_news();
   void come_and_follow();
   void follow_news();
@@ -55,7 +55,7 @@ class Meeting final : public Rendezvous {
   std::string hint_for_waiting() const;
   Member describe() const;
 
-  // Of the thread that gives signs of life.
+  // Functions of the thread that sends heartbeats.
   std::optional<NodeId> leader_to_watch() const;
   base::Result<void> take_lead(Journal& journal, NodeId silent);
   base::Result<void> hand_over_lead(Journal& journal);
@@ -63,11 +63,11 @@ class Meeting final : public Rendezvous {
 
   void say_good_bye(const std::string& why);
   void fail(base::Error error);
-  /// Fails with an error that no store's return would change.
+  /// Fails with an error that stays even if the store returns.
   base::Error refuse(base::Error error);
   bool has_ended() const;
   void set_ended();
-  /// Whether an operation on the store is to be tried again, after a pause.
+  /// Returns whether to try an operation on the store again. Pauses before that.
   bool wait_for_return(const base::Error& error);
   void interrupt();
   void wait_for_readers();
@@ -89,11 +89,11 @@ class Meeting final : public Rendezvous {
   bool has_ended_ = false;
   bool has_left_ = false;
 
-  /// Of the thread that reads news: Round::job; who leads here, and the store of the round's workers.
+  /// Used by the thread that reads news: Round::job, the leader if it runs here, and the store of the round's workers.
   std::string job_;
   std::unique_ptr<Leader> lead_;
   WorkerStore workers_;
-  /// The same thread's; set under mutex_.
+  /// Used by the same thread; set under mutex_.
   std::shared_ptr<Journal> journal_;
 
   LifeThread life_;

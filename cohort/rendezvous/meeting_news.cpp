@@ -21,8 +21,8 @@ using base::Result;
 using std::chrono::milliseconds;
 using Reason = RoundOver::Reason;
 
-// As wide as needed: workers of one host meet on its loopback interface. All nodes are started alike, so `bind` may be an
-// address of the rendezvous' host, which this one is not.
+// Listens no wider than needed: workers of one host meet on its loopback interface. All nodes are started alike, so `bind` may be
+// an address of the rendezvous' host, which may be another host.
 std::string where_to_listen(const std::string& bind, const std::string& address) {
   if (base::is_loopback(address)) return address;
   const auto own = base::own_addresses();
@@ -34,7 +34,7 @@ std::string where_to_listen(const std::string& bind, const std::string& address)
 void Meeting::read_news() {
   try {
     come_and_follow();
-  } catch (const std::system_error& error) {  // of std::thread
+  } catch (const std::system_error& error) {  // from std::thread
     fail(base::no_process("cannot start a thread for the rendezvous", error.code().value()));
   }
   lead_.reset();
@@ -65,7 +65,7 @@ void Meeting::follow_news() {
   }
 }
 
-// If the store comes back, it is called again.
+// Called again if the store comes back.
 Result<void> Meeting::come() {
   if (id_ < 0) {
     if (auto entered = enter(); !entered) return entered;
@@ -119,7 +119,7 @@ Result<void> Meeting::check_settings() {
       .with_hint("give every node its own --node-rank; for a job that nodes may rejoin, use --rdzv-backend=c10d");
 }
 
-// Of what happened before this node arrived, only what still goes on concerns it.
+// Of the events before this node arrived, only those that still have an effect concern it.
 Result<void> Meeting::skip_history() {
   while (true) {
     const auto is_there = journal_->has_news_at(next_news_);
@@ -142,7 +142,7 @@ Result<void> Meeting::skip_history() {
   }
 }
 
-// Requires mutex_. A spare may wait for as long as the job runs.
+// Requires mutex_. A spare may wait as long as the job runs.
 void Meeting::note_room(const RoundRecord& round) {
   if (static_cast<int>(round.members.size()) >= settings_.max_nodes) wait_.end();
 }
@@ -159,7 +159,7 @@ Result<void> Meeting::follow() {
     ++next_news_;
   }
   auto taken = take(*news);
-  if (!taken) {  // to be taken again, where the store comes back
+  if (!taken) {  // reads it again when the store comes back
     const std::lock_guard lock(mutex_);
     next_news_ = place;
   }
@@ -231,7 +231,7 @@ Result<void> Meeting::take_round(const RoundRecord& record) {
   return {};
 }
 
-// Nothing where the round is over before its node 0 has said.
+// Returns nothing if the round is over before its node 0 has written the place.
 Result<std::optional<WorkersPlace>> Meeting::agree_on_workers_place(const RoundRecord& round) {
   const auto key = "workers/" + std::to_string(round.number);
   if (round_.rank() == 0) {
@@ -263,7 +263,7 @@ Result<std::optional<WorkersPlace>> Meeting::agree_on_workers_place(const RoundR
   return std::optional<WorkersPlace>();
 }
 
-// Takes the news of who leads that is next. Returns whether other news follows it.
+// Reads the next news about the leader. Returns whether other news follows it.
 Result<bool> Meeting::take_leads() {
   while (true) {
     const auto is_there = journal_->has_news_at(next_news_);
@@ -295,7 +295,7 @@ void Meeting::take_end(const OverRecord& over) {
     events_.push(std::move(event));
     return;
   }
-  // The agent has not even heard of the round.
+  // The agent has not heard of the round.
   lock.unlock();
   join_next();
 }

@@ -1,4 +1,4 @@
-/// What a Meeting keeps of its round, its waiting and the store: one class for each rule. No locks, no clock. Private to this
+/// The state of a Meeting (its round, its waiting, the store), one class for each rule. No locks, no clock. Private to this
 /// folder.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace cohort::rendezvous {
 
-/// The last round that this node was in. It runs from begin() to end(); the agent hears of its end only if it was told of it.
+/// The last round of this node. It runs from begin() to end(); the agent hears of its end only if it knows of the round.
 class OwnRound {
  public:
   void begin(RoundRecord record, int rank) {
@@ -28,10 +28,10 @@ class OwnRound {
     return is_told_;
   }
 
-  /// Null before the first.
+  /// Null before the first round.
   const RoundRecord* record() const { return record_ ? &*record_ : nullptr; }
   int rank() const { return rank_; }
-  /// -1 before the first.
+  /// -1 before the first round.
   int number() const { return record_ ? record_->number : -1; }
   bool is_running() const { return record_ && !is_over_; }
   bool is_running(int number) const { return is_running() && record_->number == number; }
@@ -43,8 +43,8 @@ class OwnRound {
   bool is_told_ = false;
 };
 
-/// This node's wait for a round. It gives up at a deadline, and says once, after a while, what it waits for. A node in a
-/// round, or a spare, has no deadline.
+/// This node's wait for a round. It gives up at a deadline, and after a while says once what it waits for. A node in a round, or
+/// a spare, has no deadline.
 class RoundWait {
  public:
   enum class Due { kNothing, kExplanation, kEnd };
@@ -59,7 +59,7 @@ class RoundWait {
     deadline_ = base::deadline_after(limit_, now);
     is_explained_ = false;
   }
-  /// Another round is over: a spare waits with a deadline again, and others say again what they wait for.
+  /// Restarts the wait after another round has ended: a spare has a deadline again, and the explanation is due again.
   void go_on(Clock::time_point now) {
     if (!deadline_) deadline_ = base::deadline_after(limit_, now);
     is_explained_ = false;
@@ -67,16 +67,16 @@ class RoundWait {
   void end() { deadline_.reset(); }
 
   bool is_late(Clock::time_point now) const { return deadline_ && now >= *deadline_; }
-  /// Not positive once it is over. Requires a deadline.
+  /// The time left; zero or negative once it is over. Requires a deadline.
   std::chrono::milliseconds left(Clock::time_point now) const { return base::time_left(*deadline_, now); }
-  /// An explanation is due once.
+  /// Returns what is due; an explanation is due only once.
   Due look(Clock::time_point now) {
     if (is_late(now)) return Due::kEnd;
     if (!deadline_ || is_explained_ || now - since_ < silence_) return Due::kNothing;
     is_explained_ = true;
     return Due::kExplanation;
   }
-  /// Until look() is to be asked again; from 1 ms to `most`.
+  /// The time until look() must be called again: from 1 ms to `most`.
   std::chrono::milliseconds until_due(Clock::time_point now, std::chrono::milliseconds most) const {
     if (deadline_) most = std::min(most, left(now));
     if (deadline_ && !is_explained_) most = std::min(most, base::time_left(since_ + silence_, now));
@@ -91,19 +91,19 @@ class RoundWait {
   bool is_explained_ = false;
 };
 
-/// A store that may return: failures that follow each other within `quiet` are one absence.
+/// The absence of a store that may return: failures less than `quiet` apart belong to one absence.
 class StoreAbsence {
  public:
   explicit StoreAbsence(std::chrono::milliseconds quiet) : quiet_(quiet) {}
 
-  /// Notes a failure. Returns whether an absence begins with it.
+  /// Records a failure. Returns whether an absence begins with it.
   bool note(Clock::time_point now) {
     const bool begins = !seen_at_ || now - *seen_at_ > quiet_;
     if (begins) since_ = now;
     seen_at_ = now;
     return begins;
   }
-  /// From its first failure.
+  /// The time since its first failure.
   Clock::duration age(Clock::time_point now) const { return now - since_; }
 
  private:
@@ -112,13 +112,13 @@ class StoreAbsence {
   Clock::time_point since_;
 };
 
-/// Tells whether the leader lives: as long as its counter moves. Nobody's clock counts but ours, and a pause of our own, as after
-/// SIGSTOP, says nothing of the leader.
+/// Tells whether the leader is alive: it is, as long as its counter changes. Only this node's clock counts, and a pause of this
+/// process, as after SIGSTOP, says nothing about the leader.
 class LeaderPulse {
  public:
   explicit LeaderPulse(std::chrono::milliseconds lost_after) : lost_after_(lost_after) {}
 
-  /// To be called at each sign of life of our own, before is_silent().
+  /// Must be called at each heartbeat of this node, before is_silent().
   void note_own(Clock::time_point now) {
     were_away_ = now - seen_at_ > lost_after_ / 2;
     seen_at_ = now;

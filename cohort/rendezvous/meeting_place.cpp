@@ -30,7 +30,7 @@ constexpr milliseconds kOneTry{1000};
 constexpr milliseconds kShortestTry{100};
 constexpr milliseconds kPatience = std::chrono::seconds(5);
 
-// "10.0.0.1 or node0", for people who need another name than the one they gave.
+// Returns "10.0.0.1 or node0", for users who need another name than the one they gave.
 std::string names_for_others() {
   std::vector<std::string> names;
   for (const auto& address : base::own_addresses()) {
@@ -40,7 +40,7 @@ std::string names_for_others() {
   return base::join(names, " or ");
 }
 
-// Ours is the better one.
+// Removes hints, because the caller has a better one.
 Error without_hints(const Error& error) {
   Error bare(error.message());
   return error.cause() ? std::move(bare).caused_by(without_hints(*error.cause())) : bare;
@@ -55,7 +55,7 @@ bool is_in_use(const Error& error) {
   return false;
 }
 
-// Different in every process, so that two do not stand in each other's way again.
+// A time that differs between processes, so that two do not block each other again.
 milliseconds short_try() {
   static std::mt19937 random{std::random_device{}()};
   return milliseconds(std::uniform_int_distribution<int>(50, 250)(random));
@@ -80,7 +80,7 @@ Result<void> MeetingPlace::choose_role() {
   const auto where = find_place(settings_.host, resolved ? *resolved : std::vector<std::string>(), own_host());
   is_here_ = where == Place::kHere;
   const bool is_told = is_static || settings_.is_host;
-  // Loopback means every host: then it counts which node this is. A name or address of this host needs no more.
+  // A loopback address means every host, so the rank of this node decides. A name or address of this host is enough.
   const bool is_other = is_static           ? settings_.node_rank != 0
                         : settings_.is_host ? !*settings_.is_host
                                             : is_later_node();
@@ -109,7 +109,7 @@ bool MeetingPlace::is_later_node() const {
 store::TcpServerOptions MeetingPlace::server_options() const {
   store::TcpServerOptions options;
   options.host = settings_.bind;
-  // Others type another name for this host, so all interfaces are listened on, unless there are no others.
+  // Others may use another name for this host, so it listens on all interfaces, unless there are no other nodes.
   if (options.host.empty() && settings_.max_nodes == 1 && !is_here_) options.host = loopback();
   options.port = settings_.port;
   options.family = settings_.family;
@@ -119,7 +119,7 @@ store::TcpServerOptions MeetingPlace::server_options() const {
 
 std::string MeetingPlace::loopback() const { return settings_.family == base::IpFamily::kV6 ? "::1" : "127.0.0.1"; }
 
-// Under the endpoint's name the host learns which address the others see; where that name is not its own, it takes any.
+// With the endpoint's name this host learns which address the others see. If that name is not its own, any address will do.
 std::string MeetingPlace::host_to_ask() const {
   if (!server_ || is_here_) return settings_.host;
   return settings_.bind.empty() ? loopback() : settings_.bind;
@@ -129,7 +129,7 @@ Result<void> MeetingPlace::host() {
   const auto options = server_options();
   auto server = store::TcpServer::start(options);
   if (!server) {
-    // Another agent of this job on this host may be it.
+    // Another agent of this job on this host may host it.
     const bool may_be_guest = settings_.backend == Settings::Backend::kC10d && !settings_.is_host;
     is_passed_over_ = may_be_guest && is_in_use(server.error());
     if (is_passed_over_) return {};
@@ -150,7 +150,7 @@ std::string MeetingPlace::name() const {
 
 Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout, const std::atomic<bool>& stops) {
   const auto begin = Clock::now();
-  // The first node may be another agent on this host, and be a little later.
+  // The first node may be another agent on this host that starts a little later.
   if (is_lost_guest_) timeout = std::min(timeout, kPatience);
   bool was_said = false;
   while (true) {
@@ -158,7 +158,7 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
     const auto left = base::time_left(base::deadline_after(timeout, begin), tried_at);
     auto client = connect_once(std::clamp(left, milliseconds(1), is_passed_over_ ? short_try() : kOneTry));
     if (client || store::is_refusal(client.error()) || store::is_tls_hopeless(client.error())) return client;
-    // Two agents that began at once may have stood in each other's way, one on IPv4 and one on IPv6, and both let go.
+    // Two agents that started at once may have blocked each other, one on IPv4 and one on IPv6, and both have given up the port.
     if (is_passed_over_) {
       if (auto hosted = host(); !hosted) return hosted.error();
     }
@@ -178,7 +178,7 @@ Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout
                                     root_cause(client.error()), base::format_duration(left)));
       was_said = true;
     }
-    // Something else than a store answers at once, each time.
+    // Something other than a store answers at once, each time.
     std::this_thread::sleep_until(tried_at + kShortestTry);
   }
 }

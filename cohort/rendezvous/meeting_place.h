@@ -1,4 +1,4 @@
-/// MeetingPlace: the store in which nodes meet, hosted here or elsewhere. Private to this folder.
+/// MeetingPlace: the store in which nodes meet, hosted by this node or another. Private to this folder.
 #pragma once
 
 #include <atomic>
@@ -15,34 +15,35 @@
 
 namespace cohort::rendezvous {
 
-/// After this long without a visible step, the launcher says for what it waits.
+/// After this time without visible progress, the launcher says what it waits for.
 inline constexpr std::chrono::milliseconds kRendezvousSilence = std::chrono::seconds(10);
 
 class MeetingPlace {
  public:
-  /// Hosts the store where this node is to. Errors: what can be told without others.
+  /// Hosts the store if this node should. Errors are those that can be found without other nodes.
   static base::Result<std::unique_ptr<MeetingPlace>> open(const Settings& settings);
 
-  /// Waits until the store can be reached, `timeout` at most; gives up early when `stops` becomes true.
+  /// Waits until the store can be reached, at most `timeout`. Returns early when `stops` becomes true.
   base::Result<std::unique_ptr<store::Store>> connect(std::chrono::milliseconds timeout,
                                                       const std::atomic<bool>& stops);
 
   bool is_hosted_here() const { return server_ != nullptr; }
-  /// The store may be away for a while and come back as it was.
+  /// Whether the store may be away for a while and return with its content.
   bool may_return() const { return settings_.backend == Settings::Backend::kEtcd; }
-  /// A store of another node that does not answer may be silent for so long from now on, and is said to be. One that has gone is
+  /// Extends the time for which another node's store may be silent from now on; a log line then says so. A store that has gone is
   /// noticed as before.
   void allow_silence(std::chrono::milliseconds time);
-  /// Connections to the store hosted here.
+  /// The number of connections to the store hosted here.
   size_t num_clients() const { return server_ ? server_->num_clients() : 0; }
-  /// "node0:29400"
+  /// Returns the endpoint, such as "node0:29400".
   std::string name() const;
-  /// What may be wrong with the place as far as this node can see; empty if nothing is.
+  /// A problem with the endpoint as far as this node can see; empty if there is none.
   const std::string& doubt() const { return doubt_; }
-  /// Of this node, and of the store as this node sees it; numeric. Empty before connect(), and of a store without address.
+  /// The numeric addresses of this node, and of the store as this node sees it. Empty before connect(), and for a store without
+  /// an address.
   const std::string& own_address() const { return own_address_; }
   const std::string& store_address() const { return store_address_; }
-  /// What to say when the store is gone.
+  /// The error for a store that is gone.
   base::Error lost(const base::Error& cause) const;
 
  private:
@@ -56,20 +57,20 @@ class MeetingPlace {
 
   store::TcpServerOptions server_options() const;
   std::chrono::milliseconds answer_timeout() const;
-  /// By --node-rank or a scheduler's variable.
+  /// Whether --node-rank or a scheduler's variable says that this node is not the first.
   bool is_later_node() const;
   std::string loopback() const;
   base::Error lost_guest(const base::Error& cause) const;
-  /// Where this node connects to.
+  /// The host to which this node connects.
   std::string host_to_ask() const;
 
   Settings settings_;
   std::string token_;
-  /// The endpoint is this host by its name or address.
+  /// Whether the endpoint is this host, by its name or address.
   bool is_here_ = false;
-  /// Another node hosts the store, but the endpoint means this host.
+  /// Whether another node hosts the store although the endpoint means this host.
   bool is_lost_guest_ = false;
-  /// It would host, but another agent had the port.
+  /// Whether this node should host the store, but another agent had the port.
   bool is_passed_over_ = false;
   std::unique_ptr<store::TcpServer> server_;
   const std::shared_ptr<store::Patience> patience_ = std::make_shared<store::Patience>();

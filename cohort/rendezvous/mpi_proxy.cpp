@@ -18,7 +18,7 @@ struct Ancestor {
   int parent = 0;
 };
 
-// Of /proc/<pid>/stat, "4711 (name) S 4710 ...": names may have blanks and brackets.
+// Parses /proc/<pid>/stat, "4711 (name) S 4710 ...". Names may have spaces and brackets.
 std::optional<Ancestor> look_up(int pid) {
   const auto text = base::read_file(fmt::format("/proc/{}/stat", pid));
   if (!text) return std::nullopt;

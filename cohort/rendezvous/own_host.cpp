@@ -19,7 +19,7 @@ bool contains(const std::vector<T>& all, const T& one) {
 
 OwnHost own_host() {
   OwnHost own{{base::host_name()}, base::own_addresses()};
-  // The full name, where the resolver knows it without asking around: /etc/hosts or DNS of the own name.
+  // The full name, if the resolver knows it without asking other hosts: from /etc/hosts or DNS of its own name.
   const auto found = base::look_up(own.names[0].c_str(), 0, base::IpFamily::kAny, AI_CANONNAME);
   if (found && (*found)->ai_canonname) own.names.emplace_back((*found)->ai_canonname);
   return own;

@@ -1,4 +1,4 @@
-/// Whether a name means this host.
+/// Tells whether a name means this host.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace cohort::rendezvous {
 
-/// What `host` is to a host with these names and addresses, when it resolves to `resolved` there. Pure.
+/// The relation of `host` to a host with these names and addresses, on which it resolves to `resolved`. Pure.
 enum class Place {
-  kLoopback,     ///< localhost or a loopback address: each host's own
+  kLoopback,     ///< localhost or a loopback address, which means each host itself
   kHere,         ///< a name or an address of this host
   kForeignName,  ///< another name, which resolves to a loopback address here
   kElsewhere,

@@ -12,7 +12,8 @@ namespace {
 using base::Error;
 using nlohmann::json;
 
-// A line of text: every node reads the record of a round, and JSON of a thousand nodes takes ten times as long to read.
+// A member is a line of text: every node reads the record of a round, and JSON of a thousand nodes takes ten times as long to
+// read.
 constexpr size_t kNumFields = 11;
 
 std::string one_line(std::string text) {
@@ -93,7 +94,7 @@ Notice notice_from(const json& value) {
   return notice;
 }
 
-// Text of others may hold bytes that are not UTF-8.
+// Texts of other nodes may have bytes that are not UTF-8.
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 template <class T, class Read>

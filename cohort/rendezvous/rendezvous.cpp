@@ -36,7 +36,7 @@ base::Result<std::unique_ptr<Rendezvous>> start_any(Settings settings) {
 base::Result<std::unique_ptr<Rendezvous>> Rendezvous::start(const Settings& settings) {
   try {
     return start_any(settings);
-  } catch (const std::system_error& error) {  // of std::thread
+  } catch (const std::system_error& error) {  // from std::thread
     return base::no_process("cannot start a thread for the rendezvous", error.code().value());
   }
 }

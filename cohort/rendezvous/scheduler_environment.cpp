@@ -15,7 +15,8 @@ constexpr int kFirstPort = 12'000;
 constexpr int kNumPorts = 20'000;
 constexpr int kStepsWithOwnPorts = 16;
 constexpr const char* kSlurm = "slurm-";
-// Steps that SLURM numbers from here on belong to no `srun`: the batch script, an interactive shell, the job's container.
+// SLURM's step numbers from here on do not belong to an `srun`, but to the batch script, an interactive shell, or the job's
+// container.
 constexpr long long kFirstSpecialStep = 0xfffffff0;
 
 std::string text_of(const Variables& variables, const char* name) {
@@ -29,7 +30,7 @@ std::optional<int> count_of(const Variables& variables, const char* name) {
   return static_cast<int>(*value);
 }
 
-// The first host of SLURM's list, where its task 0 is; empty, with a gap, if that cannot be known.
+// Returns the first host of SLURM's list, where its task 0 runs; empty, with a gap, if that cannot be known.
 std::string first_slurm_host(const Variables& variables, const char* list, SchedulerEnvironment& scheduler) {
   const auto text = text_of(variables, list);
   if (text.empty()) return {};
@@ -45,14 +46,14 @@ std::string first_slurm_host(const Variables& variables, const char* list, Sched
   return hosts->front();
 }
 
-// Tasks of the step on each of its nodes, by node; empty if that is not known.
+// Returns the number of the step's tasks on each node; empty if it is not known.
 std::vector<int> tasks_per_node(const Variables& variables) {
   const auto counts = expand_counts(text_of(variables, "SLURM_STEP_TASKS_PER_NODE"));
   return counts ? *counts : std::vector<int>();
 }
 
-// A batch script has SLURM_PROCID=0 and SLURM_NTASKS of its whole job, and, where sbatch was called by a task of another
-// job, even that step's SLURM_STEP_*. Only in a task do SLURM_NTASKS and SLURM_GTIDS agree with them.
+// A batch script has SLURM_PROCID=0 and the SLURM_NTASKS of its complete job, and, if a task of another job called sbatch, even
+// the SLURM_STEP_* of that task's step. Only in a task do SLURM_NTASKS and SLURM_GTIDS agree with these.
 bool is_slurm_task(const Variables& variables) {
   const auto step = base::parse_int(text_of(variables, "SLURM_STEP_ID"));
   const auto num_tasks = count_of(variables, "SLURM_STEP_NUM_TASKS");
@@ -101,7 +102,7 @@ SchedulerEnvironment read_slurm(const Variables& variables) {
   return scheduler;
 }
 
-// mpirun names no host of rank 0. If all ranks are here it is this one; in a SLURM job it begins on the job's first.
+// mpirun does not name the host of rank 0. If all ranks are here it is this host; in a SLURM job it is the job's first host.
 void find_first_host(const Variables& variables, const std::string& flag, SchedulerEnvironment& scheduler) {
   if (scheduler.local_world_size && scheduler.local_world_size == scheduler.world_size) {
     scheduler.first_host = "127.0.0.1";
@@ -181,7 +182,7 @@ void describe_mpi(SchedulerEnvironment& scheduler) {
 std::optional<SchedulerEnvironment> read_scheduler(const Variables& variables) {
   const bool in_slurm = !text_of(variables, "SLURM_JOB_ID").empty();
   std::optional<SchedulerEnvironment> scheduler;
-  // mpirun starts its daemons by srun, so its ranks have SLURM's variables of the daemon.
+  // mpirun starts its daemons with srun, so its ranks have SLURM's variables of the daemon.
   if (has_counts(variables, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")) {
     scheduler = read_openmpi(variables);
     describe_mpi(*scheduler);
@@ -189,7 +190,7 @@ std::optional<SchedulerEnvironment> read_scheduler(const Variables& variables) {
   }
   if (in_slurm) scheduler = read_slurm(variables);
   if (has_counts(variables, "PMI_RANK", "PMI_SIZE")) {
-    // `srun --mpi=pmi2` sets these as well, and then both say the same.
+    // `srun --mpi=pmi2` sets these as well, and then both agree.
     const auto mpi = read_pmi(variables);
     if (!scheduler || scheduler->rank != mpi.rank || scheduler->world_size != mpi.world_size) {
       scheduler = mpi;

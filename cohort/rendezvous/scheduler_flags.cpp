@@ -28,7 +28,7 @@ MeetingPoint meeting_point(const SchedulerEnvironment& scheduler, const Variable
   return point;
 }
 
-// A pod knows its index, but not how many there are: only where --nnodes says so is it a node of a job.
+// A pod knows its index, but not the number of pods: it is a node of a job only if --nnodes says so.
 std::optional<int> number_of_agents(const Flags& flags, const SchedulerEnvironment& scheduler) {
   if (scheduler.world_size) return scheduler.world_size;
   const auto given = base::parse_int(base::split(flags.num_nodes, ':').back());

@@ -24,7 +24,7 @@ constexpr double kLongestSeconds = 1e9;
 
 const std::vector<std::string> kBackends = {"static", "c10d", "etcd", "etcd-v2", "file"};
 
-// torchrun's name of the flag, for messages.
+// Uses torchrun's name of the flag in messages.
 Error bad_flag(const char* flag, const std::string& value, const std::string& problem) {
   return Error(fmt::format("{}=\"{}\" {}", flag, value, problem));
 }
@@ -134,7 +134,7 @@ const std::vector<Option>& options() {
       {"token_file", "a path",
        [](const auto& value, Settings* settings) { return settings->token_file = value, true; }},
       {"protocol", "http or https", take_protocol},
-      // torchrun's two backends for etcd have different names for them.
+      // torchrun's two backends for etcd have different names for this option.
       tls_file("cacert", &store::TlsOptions::ca_file),
       tls_file("ca_cert", &store::TlsOptions::ca_file),
       tls_file("cert", &store::TlsOptions::certificate_file),
@@ -142,14 +142,14 @@ const std::vector<Option>& options() {
       tls_file("key", &store::TlsOptions::key_file),
       tls_file("ssl_cert_key", &store::TlsOptions::key_file),
       seconds("timeout", &Settings::timeout),
-      // torchrun's, without a meaning here: nodes are judged by keep_alive_*; the rank is --node-rank.
+      // torchrun's options without a meaning here: keep_alive_* decide when a node is lost, and the rank is --node-rank.
       ignored("heartbeat_timeout"),
       ignored("rank"),
   };
   return all;
 }
 
-// 'a' and "a" are a.
+// Removes quotes: 'a' and "a" are a.
 std::string without_quotes(std::string text) {
   const bool is_quoted =
       text.size() >= 2 && (text.front() == '\'' || text.front() == '"') && text.front() == text.back();
@@ -187,7 +187,7 @@ Result<void> parse_conf(const std::string& given, Settings* settings) {
   return {};
 }
 
-// Of torchrun's backends c10d and etcd-v2 wait for join_timeout alone.
+// torchrun's backends c10d and etcd-v2 use join_timeout alone.
 void take_over_timeout(const std::string& backend, Settings* settings) {
   if (settings->timeout == milliseconds(0)) return;
   if (backend == "static" || backend == "etcd") {
@@ -205,11 +205,11 @@ Result<Settings::Backend> parse_backend(const std::string& name) {
   if (name == "etcd" || name == "etcd-v2") return Settings::Backend::kEtcd;
   if (name == "file") return Settings::Backend::kFile;
   return Error(fmt::format("--rdzv-backend has no \"{}\"{}", name, base::did_you_mean(name, kBackends)))
-      .with_hint("there are " + base::join(kBackends, ", "));
+      .with_hint("choose one of " + base::join(kBackends, ", "));
 }
 
 Result<void> place_static(const Flags& flags, Settings* settings) {
-  settings->min_nodes = settings->max_nodes;  // as torchrun takes it
+  settings->min_nodes = settings->max_nodes;  // as torchrun does
   settings->node_rank = flags.node_rank.value_or(0);
   if (settings->node_rank < 0 || settings->node_rank >= settings->max_nodes) {
     return Error(fmt::format("--node-rank={} is not below --nnodes={}", settings->node_rank, settings->max_nodes));
@@ -248,17 +248,18 @@ Result<void> place_etcd(const std::string& endpoint, Settings* settings) {
   return parse_endpoint(address, kDefaultEtcdPort, settings);
 }
 
-// What is meant to be secret shall not go over the network as it is because of a slip.
+// Makes sure that a typing error does not send secret data over the network unencrypted.
 Result<void> check_tls(const Settings& settings) {
   const auto& [ca, certificate, key] = settings.tls;
   const bool has_files = !ca.empty() || !certificate.empty() || !key.empty();
   const bool is_https = settings.is_https.value_or(false);
   if (settings.backend != Settings::Backend::kEtcd && (has_files || is_https)) {
-    return Error("--rdzv-conf protocol=https, cacert, cert and key are for --rdzv-backend=etcd: no other speaks TLS");
+    return Error(
+        "--rdzv-conf protocol=https, cacert, cert and key need --rdzv-backend=etcd: no other backend supports TLS");
   }
-  if (has_files && !is_https) return Error("--rdzv-conf cacert, cert and key are of no use without protocol=https");
+  if (has_files && !is_https) return Error("--rdzv-conf cacert, cert and key have no effect without protocol=https");
   if (!key.empty() && certificate.empty()) {
-    return Error("--rdzv-conf has a key, but no certificate that it belongs to").with_hint("give cert=FILE, too");
+    return Error("--rdzv-conf has a key, but no certificate for it").with_hint("give cert=FILE, too");
   }
   return {};
 }

@@ -1,4 +1,4 @@
-/// The rendezvous of a job of one node: no thread and no network but the workers' store. Private to this folder.
+/// The rendezvous of a job with one node: it needs no thread, and no network except the workers' store. Private to this folder.
 #pragma once
 
 #include <memory>

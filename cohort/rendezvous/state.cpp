@@ -27,7 +27,7 @@ void State::take(const News& news) {
     over.reset();
     enough_since.reset();
   } else if (const auto* ended = std::get_if<OverRecord>(&news)) {
-    // Of a round that ended before, for another reason: nothing new.
+    // The end of a round that has already ended for another reason changes nothing.
     if (ended->job_ends || (round && ended->round == round->number && !over)) over = *ended;
   }
 }

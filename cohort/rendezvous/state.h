@@ -1,4 +1,4 @@
-/// State: what the leader knows of the nodes, from notices, news and signs of life. Pure. Private to this folder.
+/// State: the leader's knowledge of the nodes, from notices, news and heartbeats. Pure. Private to this folder.
 #pragma once
 
 #include <chrono>
@@ -14,26 +14,26 @@ using Clock = std::chrono::steady_clock;
 
 struct KnownNode {
   Member member;
-  /// The last round it was in; the first one it is ready for.
+  /// The last round that it was in, and the first round that it is ready for.
   int member_of = -1;
   int ready_for = 0;
   int done_in = -1;
   bool has_gone = false;
-  /// No sign of life for too long.
+  /// Whether it has sent no heartbeat for too long.
   bool is_silent = false;
 };
 
 struct State {
   std::map<NodeId, KnownNode> nodes;
-  /// The last one.
+  /// The last round.
   std::optional<RoundRecord> round;
   std::set<NodeId> member_ids;
-  /// Of `round`; nothing while it runs.
+  /// The end of `round`. Absent while it runs.
   std::optional<OverRecord> over;
-  /// Since when there are enough nodes for the next round.
+  /// The time since which there are enough nodes for the next round.
   std::optional<Clock::time_point> enough_since;
 
-  /// `place`: of the notice in its list.
+  /// Applies a notice; `place` is its place in the list.
   void take(const Notice& notice, NodeId place);
   void take(const News& news);
 
@@ -41,7 +41,7 @@ struct State {
   bool is_running() const { return round && !over; }
   bool is_member(NodeId id) const { return member_ids.count(id) > 0; }
   bool is_alive(NodeId id) const;
-  /// Ready for the next round.
+  /// Whether the node is ready for the next round.
   bool is_waiting(NodeId id) const;
 };
 

@@ -1,4 +1,4 @@
-/// WorkerStore: the store that the workers of one round meet in, on the host of node 0. Private to this folder.
+/// WorkerStore: the store in which the workers of one round meet, on the host of node 0. Private to this folder.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@ namespace cohort::rendezvous {
 
 class WorkerStore {
  public:
-  /// On a free port of `host` (empty: all interfaces). With TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 only the port is kept free, and
-  /// worker 0 must host the store.
+  /// Starts on a free port of `host` (empty: all interfaces). With TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 it only reserves the
+  /// port, and worker 0 must host the store.
   static base::Result<WorkerStore> open(const std::string& host, base::IpFamily family);
 
   int port() const { return server_ ? server_->port() : reservation_.port; }

@@ -16,7 +16,7 @@ using base::Result;
 
 namespace {
 
-/// Ranks, in a message.
+/// The number of ranks named in a message.
 constexpr size_t kMostNamed = 16;
 
 bool is_of(const Held& held, const Choice& choice) {
@@ -28,7 +28,7 @@ bool has_shared(const std::vector<Held>& all, const Choice& choice) {
                      [&](const Held& held) { return is_of(held, choice) && held.generation.shared_total > 0; });
 }
 
-/// "" if all ranks can go on from it.
+/// Returns "" if all ranks can go on from it.
 std::string obstacle(const std::vector<Held>& all, const Choice& choice, int world_size) {
   std::set<int> ranks;
   std::set<uint64_t> layouts;
@@ -40,24 +40,24 @@ std::string obstacle(const std::vector<Held>& all, const Choice& choice, int wor
     suits = suits && held.generation.suits_other_worlds != 0;
   }
   if (choice.world_size != world_size && !suits) {
-    return fmt::format("step {} was kept by {} ranks, each with parts of its own, and this run has {}", choice.step,
+    return fmt::format("the snapshot of step {} is sharded over {} ranks, and this run has {}", choice.step,
                        choice.world_size, world_size);
   }
   std::vector<int> missing;
   for (int rank = 0; rank < choice.world_size; ++rank) {
     if (!ranks.contains(rank)) missing.push_back(rank);
   }
-  // What others have alike is enough for another number of ranks.
+  // The replicated bytes of other ranks are enough for another number of ranks.
   if (!missing.empty() && choice.world_size == world_size) {
     const std::string whose =
         missing.size() > kMostNamed ? fmt::format("{} ranks", missing.size()) : base::ranks_in_words(missing);
-    return fmt::format("of step {} the part of {} is lost", choice.step, whose);
+    return fmt::format("the snapshot of step {} lacks the state of {}", choice.step, whose);
   }
   if (layouts.size() > 1) {
-    return fmt::format("of step {} the ranks do not have the same in what they should have alike", choice.step);
+    return fmt::format("in the snapshot of step {} the replicated state differs between ranks", choice.step);
   }
   if (has_shared(all, choice) && find_shared(all, choice, 0).empty()) {
-    return fmt::format("of step {} no node has all that the ranks have alike", choice.step);
+    return fmt::format("no node has the complete replicated state of step {}", choice.step);
   }
   return "";
 }
@@ -66,7 +66,7 @@ std::string obstacle(const std::vector<Held>& all, const Choice& choice, int wor
 
 std::optional<Choice> choose(const std::vector<Held>& all, int world_size, std::string* why_not) {
   why_not->clear();
-  // The newest first; of one step, that of as many ranks as now.
+  // The newest version first; of one step, the version of a run with the current number of ranks.
   const auto comes_first = [world_size](const std::pair<int64_t, int>& a, const std::pair<int64_t, int>& b) {
     const auto rest = [&](const auto& c) { return std::pair(c.second != world_size, c.second); };
     return a.first != b.first ? a.first > b.first : rest(a) < rest(b);
@@ -93,7 +93,7 @@ const Held* find_own(const std::vector<Held>& all, const Choice& choice, int ran
 }
 
 std::vector<const Held*> find_shared(const std::vector<Held>& all, const Choice& choice, int node) {
-  // By node, and by the ranks that shared the bytes there.
+  // Grouped by node, and by the ranks that shared the bytes there.
   std::map<std::pair<int, int>, std::map<int, const Held*>> groups;
   for (const Held& held : all) {
     if (!is_of(held, choice) || held.is_copy) continue;

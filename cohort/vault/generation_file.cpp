@@ -10,11 +10,11 @@ using base::Result;
 namespace {
 
 constexpr uint64_t kFileMagic = 0x316E656774726863;  // "chrtgen1"
-/// No rank has more; keeps sums of such numbers from running over.
+/// No rank has more bytes. The limit keeps sums of such numbers from overflowing.
 constexpr uint64_t kMostBytes = uint64_t{1} << 48;
 constexpr int32_t kMostRanks = 1 << 20;
 
-/// FileHeader::state.
+/// Values of FileHeader::state.
 constexpr uint64_t kUnfinished = 0;
 constexpr uint64_t kCommitted = 0xC0111111;
 
@@ -41,7 +41,7 @@ struct HeaderLook {
   GenerationParts parts;
 };
 
-/// Without the checksum, for which the description must be there.
+/// Checks all but the checksum, which needs the description.
 std::optional<HeaderLook> look_at(std::span<const std::byte> first_page, uint64_t size) {
   if (first_page.size() < sizeof(FileHeader)) return std::nullopt;
   uint64_t words[3];
@@ -129,8 +129,8 @@ void GenerationFile::begin(const Generation& generation, std::string_view meta) 
 
 void GenerationFile::commit() { header_in(memory_->data())->state.store(kCommitted, std::memory_order_release); }
 
-// Nothing that is written afterwards may be seen before: an exchange, as a store alone lets later ones pass it (a fence
-// would do as well, but the thread sanitizer knows none).
+// Makes sure that no later write is visible before this one. Uses an exchange, because later writes may pass a store. (A fence
+// would work as well, but the thread sanitizer does not know fences.)
 void GenerationFile::invalidate() {
   header_in(memory_->data())->state.exchange(kUnfinished, std::memory_order_seq_cst);
 }

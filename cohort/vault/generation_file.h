@@ -1,12 +1,13 @@
-/// GenerationFile: one state of one rank in a memory file.
+/// GenerationFile: one version of one rank's state in a memory file.
 ///
-///     header (a page) | description by the writer | what is this rank's own | its share of what all ranks have alike
+///     header (a page) | description by the writer | this rank's own bytes | its part of the bytes that are replicated on all
+///     ranks
 ///
-/// A generation counts from commit() on. A process that dies before leaves a file that says so: commit() writes the last word
-/// after all others. The header has a checksum over itself and the description, so whatever else may be in a file is not taken
-/// for a generation.
+/// A version counts from commit() on. If a process dies before, the file says that it is unfinished: commit() writes the last
+/// word after all others. The header has a checksum of itself and the description, so other content is not mistaken for a
+/// version.
 ///
-/// Thread-safety: one writer; readers only of what is committed.
+/// Thread-safety: one writer; readers may only read committed versions.
 #pragma once
 
 #include <cstddef>
@@ -21,66 +22,66 @@
 
 namespace cohort::vault {
 
-/// What a generation is, for those that look for one.
+/// A version's description, for ranks that search for one.
 struct Generation {
   int64_t step = 0;
   int32_t world_size = 1;
   int32_t rank = 0;
-  /// The first rank of its node, and how many the node had.
+  /// The first rank of its node, and the number of ranks on that node.
   int32_t first_rank = 0;
   int32_t local_world_size = 1;
-  /// 1: another number of ranks can go on from it.
+  /// 1 if a run with another number of ranks can go on from it.
   int32_t suits_other_worlds = 0;
   int32_t reserved = 0;
   uint64_t num_meta_bytes = 0;
   uint64_t num_own_bytes = 0;
-  /// Of all bytes that all ranks have alike, which ones are here.
+  /// The number of replicated bytes, and which of them are in this file.
   uint64_t shared_total = 0;
   uint64_t shared_begin = 0;
   uint64_t num_shared_bytes = 0;
-  /// Of the layout of the bytes that all ranks have alike; equal on all of them.
+  /// A checksum of the layout of the replicated bytes; equal on all ranks.
   uint64_t shared_layout = 0;
 
   bool operator==(const Generation&) const = default;
 };
 
-/// Where the parts of a file are.
+/// The offsets of the parts of a file.
 struct GenerationParts {
   uint64_t meta = 0;
   uint64_t own = 0;
   uint64_t shared = 0;
   uint64_t end = 0;
 };
-/// Nothing for numbers that no file can have.
+/// Returns nothing for numbers that no file can have.
 std::optional<GenerationParts> parts_of(const Generation& generation);
 
-/// The committed generation in `file`, whose bytes go to the end of the description at least; nothing where there is none. `size`
-/// is the whole file's. `has_shared`: the share of all ranks' bytes must be in it. Pure.
+/// Returns the committed version in `file`, whose bytes must reach to the end of the description; nothing if there is none.
+/// `size` is the size of the complete file. `has_shared` says whether its part of the replicated bytes must be in it. Pure.
 std::optional<Generation> read_generation(std::span<const std::byte> file, uint64_t size, bool has_shared);
-/// How many bytes read_generation needs, from the first page; 0: it is no generation's.
+/// Returns how many bytes read_generation needs, given the first page. 0 means that the file has no version.
 uint64_t bytes_to_read(std::span<const std::byte> first_page, uint64_t size);
 
-/// 64 bits that change with every bit of `bytes` and their order; not against those who try.
+/// Returns a checksum of 64 bits, which changes with every bit of `bytes` and their order. Not secure against attackers.
 uint64_t checksum_of(std::span<const std::byte> bytes);
 
 inline constexpr uint64_t kHeaderBytes = 4096;
 
 class GenerationFile {
  public:
-  /// An empty one with room for `capacity` bytes. `fd`: for whoever keeps it.
+  /// Creates an empty file with space for `capacity` bytes. `fd` receives a descriptor for the process that keeps the file.
   static base::Result<GenerationFile> create(uint64_t capacity, base::Fd* fd);
   static base::Result<GenerationFile> open(const base::Fd& fd, uint64_t size);
 
   uint64_t size() const { return memory_->size(); }
-  /// Nothing if none is committed here. A copy at a partner has no shared bytes.
+  /// Returns nothing if no version is committed. A copy on a partner node has no replicated bytes.
   std::optional<Generation> read(bool has_shared = true) const;
 
-  /// The file holds no generation from now on. Requires that the parts fit.
+  /// Marks the file as unfinished. Requires that the parts fit.
   void begin(const Generation& generation, std::string_view meta);
   void commit();
   void invalidate();
 
-  /// Of the generation that was begun or read.
+  /// The parts of the version that was begun or read.
   std::span<std::byte> meta(const Generation& generation) const;
   std::span<std::byte> own(const Generation& generation) const;
   std::span<std::byte> shared(const Generation& generation) const;

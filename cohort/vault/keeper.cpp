@@ -17,10 +17,10 @@ using base::Result;
 namespace {
 
 constexpr uint64_t kShareAlignment = 64;
-/// For telling the others why this rank waits no longer.
+/// The time for telling the other ranks why this rank stopped waiting.
 constexpr std::chrono::milliseconds kTellTime{5'000};
 
-/// The part of rank `index` of `count`.
+/// Returns the part of rank `index` of `count`.
 std::pair<uint64_t, uint64_t> share_of(uint64_t total, int index, int count) {
   const auto ranks = static_cast<uint64_t>(count);
   const uint64_t part = (total / ranks + kShareAlignment) / kShareAlignment * kShareAlignment;
@@ -113,7 +113,7 @@ void Keeper::start_background() {
   changed_.notify_all();
 }
 
-// The others wait for this rank, or soon will.
+// Tells the other ranks, which wait for this rank or soon will.
 void Keeper::tell_failure(const Error& error) {
   failure_ = error.describe();
   start_background();
@@ -160,7 +160,7 @@ void Keeper::run() {
   }
 }
 
-// The caller of begin() and commit() touches nothing of this before wait() has let it through.
+// The caller of begin() and commit() touches none of this before wait() has returned.
 Result<void> Keeper::finish(const Generation& generation) {
   if (failure_) {
     (void)store_->set(key("failure"), fmt::format("rank {}: {}", place_.rank, *failure_));
@@ -198,7 +198,7 @@ Result<void> Keeper::look_in_background(const std::string& name) {
   return {};
 }
 
-// All ranks have come this far. False: they do not have the same in what they should have alike.
+// Waits until all ranks have arrived here. Returns false if their replicated bytes differ.
 Result<bool> Keeper::agree(int64_t layout) {
   const std::string name = key(std::to_string(sequence_));
   if (const auto sum = store_->add(name + "/layouts", layout); !sum) return sum.error();
@@ -212,7 +212,7 @@ Result<bool> Keeper::agree(int64_t layout) {
     const auto ends = store_->check({key("ends")});
     return ends && *ends ? described_error(text) : give_back(text);
   }
-  // Nobody waits for the keys of the one before any more.
+  // No rank waits for the previous keys any more.
   if (place_.rank == 0 && sequence_ > 0) {
     const std::string former = key(std::to_string(sequence_ - 1));
     for (const char* suffix : {"/layouts", "/num_members", "/last_member", "/waiting"})
@@ -222,8 +222,8 @@ Result<bool> Keeper::agree(int64_t layout) {
   return *sum == layout * place_.world_size;
 }
 
-// Others may wait for this rank, unless it is about to end or has lost the store. Where an obstacle has ended the wait, training
-// ends, and the run's next start goes on from what is kept.
+// Tells the others, which may wait for this rank, unless it is about to end or has lost the store. If an obstacle has ended the
+// wait, training ends, and the next start of the run goes on from the kept versions.
 Error Keeper::end_meeting(const std::string& name, const Error& why) {
   bool ends = false;
   {
@@ -237,7 +237,7 @@ Error Keeper::end_meeting(const std::string& name, const Error& why) {
   return ends ? why : give_back(why.describe());
 }
 
-// Training goes on, so what is kept grows old from now on: nobody should come back to it.
+// Deletes the kept versions: training goes on and they grow old, so no rank should go on from them.
 Error Keeper::give_back(const std::string& why) {
   slots_.drop(*vault_);
   if (place_.local_rank == 0) {
@@ -247,7 +247,7 @@ Error Keeper::give_back(const std::string& why) {
   return described_error(why);
 }
 
-// What runs with other ranks on this node have left, and copies of ranks whose partner is another node now.
+// Deletes files of runs with other ranks on this node, and copies of ranks whose partner is another node now.
 Result<void> Keeper::drop_stale(int64_t step) {
   Result<std::vector<HeldFile>> files = vault_->take_all();
   if (!files) return files.error();

@@ -1,22 +1,22 @@
-/// Keeper: one rank's snapshots. It writes states of this rank into memory files that the launcher holds, two by turns, and after
-/// a restart finds what all ranks can go on from.
+/// Keeper: the snapshot client of one rank. Writes states of this rank alternately into two memory files that the launcher keeps,
+/// and after a restart finds the version from which all ranks can go on.
 ///
 ///     auto keeper = Keeper::create(place, "0");
-///     auto look = (*keeper)->look();                    // on every rank: what there is
+///     auto look = (*keeper)->look();                    // on every rank: finds a version
 ///     (*keeper)->settle(look->found ? &*look->found : nullptr);
 ///     ...
-///     auto room = (*keeper)->begin(generation, meta);   // waits until all ranks have the one before
+///     auto room = (*keeper)->begin(generation, meta);   // waits until all ranks have the version before
 ///     (copy into room->own and room->shared)
 ///     (*keeper)->commit();                              // the rest happens in the background
 ///
-/// A generation counts once every rank has committed it and, on several nodes, sent its own bytes to the next node's launcher.
-/// Only then is the one before written over: at any moment there is one that all ranks have. Ranks tell each other through the
-/// round's store.
+/// A version counts once every rank has committed it and, on several nodes, sent its own bytes to the next node's launcher. Only
+/// then the version before is overwritten, so there always is one that all ranks have. Ranks communicate through the round's
+/// store.
 ///
-/// A wait for other ranks says so after 10 s. It ends when its caller asks for that (KeeperWaits), and when somebody has deleted
-/// this job's keys: then all ranks get an error instead of waiting for each other.
+/// A wait for other ranks logs a line after 10 s. It ends when its caller asks for that (KeeperWaits), and when somebody has
+/// deleted this job's keys: then all ranks get an error instead of waiting for each other.
 ///
-/// Thread-safety: one thread at a time. A thread of its own does what need not hold up training.
+/// Thread-safety: one thread at a time. An own thread does the work that need not block training.
 #pragma once
 
 #include <condition_variable>
@@ -41,55 +41,57 @@
 
 namespace cohort::vault {
 
-/// Where to copy to.
+/// The memory to copy to.
 struct Room {
   std::span<std::byte> own;
   std::span<std::byte> shared;
-  /// Of `shared` in all that ranks have alike.
+  /// The offset of `shared` in the replicated bytes.
   uint64_t shared_begin = 0;
 };
 
-/// Added in the place of a layout by a rank that cannot go on; more than all ranks' layouts together.
+/// Added instead of a layout by a rank that cannot go on; larger than the sum of all ranks' layouts.
 inline constexpr int64_t kCannotGoOn = int64_t{1} << 56;
 
 class Keeper {
  public:
-  /// `name`: the same on all ranks, used once in a round.
+  /// Creates the client. `name` must be the same on all ranks, and is used once in a round.
   static base::Result<std::unique_ptr<Keeper>> create(const Place& place, const std::string& name,
                                                       const KeeperWaits& waits = {});
-  /// Leaves what is committed to the launcher. Does not wait for other ranks.
+  /// Leaves committed versions to the launcher. Does not wait for other ranks.
   ~Keeper();
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
 
-  /// Collective. Changes nothing.
+  /// Finds the version from which all ranks can go on. Collective. Changes nothing.
   base::Result<Finding> look();
-  /// Collective, after look(): newer states than `found`'s, which not all ranks have, are forgotten, without one all of them.
+  /// Deletes newer versions than `found`, which not all ranks have; if `found` is null, deletes all. Collective; requires look()
+  /// before.
   base::Result<void> settle(const Found* found);
 
-  /// False once ranks have turned out to have different things in what they should have alike: then each keeps all that it has.
+  /// Whether each rank keeps only its part of the replicated bytes. False once the ranks' replicated bytes turned out to differ:
+  /// then each keeps all of its bytes.
   bool shares() const { return shares_; }
-  /// Of `generation` the caller sets step, suits_other_worlds, num_own_bytes, shared_total and shared_layout. Waits until the
-  /// background is done with the last one; its error is returned here. Errors are final, and every rank gets them, at this or the
-  /// next call: no rank keeps anything any more, and what was kept is given back; but not where find_obstacle has ended a wait,
-  /// as the run's next start goes on from it.
+  /// Begins a version. The caller sets step, suits_other_worlds, num_own_bytes, shared_total and shared_layout of `generation`.
+  /// Waits until the background work on the last version is done, and returns its error. Errors are final, and every rank gets
+  /// them at this or the next call: no rank keeps versions any more, and existing ones are deleted. If find_obstacle has ended a
+  /// wait, they are kept, because the next start of the run goes on from them.
   base::Result<Room> begin(Generation generation, const std::string& meta);
-  /// The copy is whole.
+  /// Commits the version, whose copy is complete.
   void commit();
-  /// The copy failed: forgets it.
+  /// Discards the version, because the copy failed.
   void abandon();
-  /// Blocks until the background is done. Error: of what it did, or what has ended the wait.
+  /// Blocks until the background work is done. Returns its error, or the reason that has ended the wait.
   base::Result<void> wait();
-  /// The newest that all ranks have.
+  /// The step of the newest version that all ranks have.
   std::optional<int64_t> complete_step();
-  /// Said once: why states are not copied to another node.
+  /// Returns, once, why states are not copied to another node.
   std::string partner_problem() { return partner_.take_problem(); }
 
  private:
   using Clock = RankWaits::Clock;
   enum class Background : uint8_t {
     kIdle,
-    kBusy,  ///< with what was committed
+    kBusy,  ///< works on the committed version
     kOver   ///< its thread ends
   };
 
@@ -121,16 +123,16 @@ class Keeper {
   FileSlots slots_;
   PartnerCopy partner_;
   Generation written_;
-  /// Why nothing was written.
+  /// The reason why nothing was written.
   std::optional<std::string> failure_;
   bool shares_ = true;
   bool has_dropped_ = false;
   int64_t sequence_ = 0;
 
-  std::mutex mutex_;  ///< of what stands below
+  std::mutex mutex_;  ///< guards the members below
   std::condition_variable changed_;
   Background background_ = Background::kIdle;
-  /// Why the caller of wait() waits no longer.
+  /// The reason why the caller of wait() stopped waiting.
   std::optional<base::Error> obstacle_;
   std::optional<base::Error> error_;
   std::optional<int64_t> complete_step_;

@@ -19,7 +19,7 @@ std::optional<uint64_t> number_in(const std::string& path) {
   return static_cast<uint64_t>(*number);
 }
 
-/// The number behind `name` in lines such as "inactive_file 4096" or "MemAvailable:   4096 kB".
+/// Returns the number after `name` in lines such as "inactive_file 4096" or "MemAvailable:   4096 kB".
 uint64_t number_behind(const std::string& text, const std::string& name) {
   for (const std::string& line : base::split(text, '\n')) {
     if (!line.starts_with(name)) continue;
@@ -36,14 +36,14 @@ struct Names {
 };
 constexpr Names kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "};
 constexpr Names kVersion2{"memory.max", "memory.current", "inactive_file "};
-/// What version 1 says for "no limit" is a little less than this.
+/// Version 1 writes a number a little below this one for "no limit".
 constexpr uint64_t kNoLimit = uint64_t{1} << 60;
 
 void take_smaller(std::optional<MemoryRoom>& room, uint64_t num_bytes, std::string limited_by) {
   if (!room || num_bytes < room->num_bytes) room = MemoryRoom{num_bytes, std::move(limited_by)};
 }
 
-/// The group and those above it. Where a container does not see its own path, its limits are at the mount itself.
+/// Checks the group and those above it. If a container does not see its own path, its limits are at the mount itself.
 void look_at_groups(std::optional<MemoryRoom>& room, const std::string& mount, std::string path, const Names& names) {
   for (;; path = path.substr(0, path.rfind('/'))) {
     const std::string folder = mount + path;

@@ -1,5 +1,5 @@
-/// How much memory this process may still take: what the host has left, and what its cgroups allow. Who takes more is ended by
-/// the kernel without a word, so it is asked before.
+/// Finds how much memory this process may still use: the free memory of the host, and the limits of its cgroups. The kernel kills
+/// a process that uses more, so this is checked before.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,17 @@ namespace cohort::vault {
 
 struct MemoryRoom {
   uint64_t num_bytes = 0;
-  /// Who sets the limit: "the host", `the cgroup "/job" (memory.max)`.
+  /// The source of the limit: "the host", `the cgroup "/job" (memory.max)`.
   std::string limited_by;
 };
 
-/// `mount`: where cgroups are mounted; `membership`: the text of /proc/self/cgroup; `meminfo`: of /proc/meminfo. File pages that
-/// the kernel would drop count as room. Nothing where none of them tells. Pure, but for reading below `mount`.
+/// Returns the free memory. `mount` is the folder where cgroups are mounted, `membership` the text of /proc/self/cgroup,
+/// `meminfo` the text of /proc/meminfo. File pages that the kernel would drop count as free. Returns nothing if none of them
+/// tells. Pure, except that it reads below `mount`.
 std::optional<MemoryRoom> memory_room(const std::string& mount, const std::string& membership,
                                       const std::string& meminfo);
 
-/// Error: there is less than `num_bytes`, with who sets the limit.
+/// Returns an error, which names the source of the limit, if less than `num_bytes` are free.
 base::Result<void> check_memory_room(uint64_t num_bytes);
 
 }  // namespace cohort::vault

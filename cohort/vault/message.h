@@ -1,8 +1,8 @@
-/// What a vault is asked and what it answers. Private to this folder.
+/// The requests and answers of a snapshot server. Private to this folder.
 ///
-/// Two transports: workers of the node over a UNIX socket that keeps messages apart, with a descriptor where one is named; ranks
-/// of other nodes over TCP, with bytes behind the message. Both ends are of one job, so numbers are the machine's own; kMagic
-/// keeps out other releases and other byte orders.
+/// There are two transports: workers of the node use a UNIX socket that keeps messages apart, and pass descriptors where the list
+/// says so; ranks of other nodes use TCP, with bytes after the message. Both ends belong to one job, so numbers have the
+/// machine's byte order; kMagic keeps out other releases and other byte orders.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,23 @@ namespace cohort::vault {
 inline constexpr uint64_t kMagic = 0x32746C7561766F63;  // "covault2"
 
 enum class Op : uint32_t {
-  kWhere = 1,  ///< -; under which other nodes reach this vault (text), "" if not at all. UNIX
-  kPut = 2,    ///< id and a descriptor: keep it, instead of what has the id. UNIX
-  kTake = 3,   ///< index; id and descriptor of the file with that number; an empty id: there are no more. UNIX
-  kDrop = 4,   ///< id. UNIX
+  kWhere = 1,  ///< -; the address for other nodes (text), "" if there is none. UNIX
+  kPut = 2,    ///< id and a descriptor: keeps the file and replaces one with the same id. UNIX
+  kTake = 3,  ///< index; id and descriptor of the file with that number; an empty id means that there are no more. UNIX
+  kDrop = 4,  ///< id. UNIX
   kProve =
-      5,  ///< index: whose node's vault, both random numbers, ticket; the proofs of client and server (text, 64 bytes). UNIX
-  kMake = 6,   ///< id, size: an empty file, unless there is one of this size. TCP
+      5,  ///< index of the node, both random numbers, ticket; the proofs of client and server (text, 64 bytes). UNIX
+  kMake = 6,   ///< id, size: creates an empty file, unless there is one of this size. TCP
   kWrite = 7,  ///< id, offset, length, then the bytes. TCP
   kRead = 8,   ///< id, offset, length; the answer, then the bytes. TCP
 };
 
-/// Proofs and random numbers (store/tcp/token.h), and tickets.
+/// The size of proofs and random numbers (store/tcp/token.h), and of tickets.
 inline constexpr size_t kSecretBytes = 32;
 
-/// What a client over TCP sends first, in answer to the server's random number. The answer is the server's proof.
+/// The first message of a TCP client, in answer to the server's random number. The answer to it is the server's proof.
 struct Greeting {
-  /// The client's own.
+  /// The client's own node.
   uint32_t node = 0;
   char nonce[kSecretBytes] = {};
   char proof[kSecretBytes] = {};
@@ -56,21 +56,21 @@ struct Reply {
   uint32_t text_bytes = 0;
   uint64_t size = 0;
   char id[40] = {};
-  /// What was asked for, or why there is none.
+  /// The text that was asked for, or the error.
   char text[400] = {};
 };
 
-/// Letters, digits, '.' and '/', at least one and no more than fit.
+/// Whether the text has only letters, digits, '.' and '/', at least one, and fits.
 bool is_id(std::string_view text);
-/// Requires is_id. Cut where it does not fit.
+/// Requires is_id. Truncates a text that does not fit.
 void set_id(char (&to)[40], std::string_view id);
-/// "" where it is none.
+/// Returns the id; "" if it is malformed.
 std::string id_in(const char (&from)[40]);
 
 Reply ok_reply(std::string_view text = {});
 Reply failed_reply(std::string_view text);
 std::string text_in(const Reply& reply);
-/// The error whose describe() gave `text`.
+/// Returns the error whose describe() gave `text`.
 base::Error described_error(const std::string& text);
 
 }  // namespace cohort::vault

@@ -1,4 +1,4 @@
-/// Where this process stands in its job, for snapshots: what `cohort run` says in the environment.
+/// The place of this process in its job, for snapshots, as `cohort run` sets it in the environment.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,11 @@
 
 namespace cohort::vault {
 
-/// COHORT_SNAPSHOTS=NAME:LOCAL_RANK. (LOCAL_RANK itself is 0 everywhere with --virtual-local-rank.)
+/// The variable COHORT_SNAPSHOTS=NAME:LOCAL_RANK. (LOCAL_RANK itself is 0 everywhere with --virtual-local-rank.)
 inline constexpr const char* kPlaceVariable = "COHORT_SNAPSHOTS";
 
 struct Place {
-  /// Of the launcher's vault.
+  /// The name of the launcher's snapshot server.
   std::string vault;
   int rank = 0;
   int world_size = 1;
@@ -20,14 +20,14 @@ struct Place {
   int local_world_size = 1;
   int node = 0;
   int num_nodes = 1;
-  /// Of the round's store.
+  /// The address of the round's store.
   std::string store_host;
   int store_port = 0;
 
   int first_rank() const { return rank - local_rank; }
 };
 
-/// Nothing without a launcher that keeps snapshots. Error: variables contradict each other.
+/// Returns nothing without a launcher that keeps snapshots. Returns an error if variables contradict each other.
 base::Result<std::optional<Place>> find_place();
 
 std::string place_value(const std::string& vault, int local_rank);

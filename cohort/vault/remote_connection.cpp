@@ -19,7 +19,7 @@ namespace cohort::vault {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{256} << 10;
-/// After so many pieces others have their turn.
+/// The number of pieces after which other connections have their turn.
 constexpr int kMostSteps = 32;
 
 bool is_within(const Request& request, const Vault::File& file) {
@@ -93,7 +93,7 @@ RemoteConnection::Step RemoteConnection::receive_message(Vault& vault) {
   return answer(vault);
 }
 
-// The answer is our own proof.
+// The answer is this server's own proof.
 RemoteConnection::Step RemoteConnection::check_proof() {
   Greeting greeting;
   std::memcpy(&greeting, input_.data(), sizeof(greeting));

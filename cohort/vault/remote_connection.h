@@ -1,5 +1,5 @@
-/// One rank of another node that talks to this vault over TCP: proves that it belongs to the job, then writes and reads files.
-/// Private to this folder; the server's thread alone uses it. It never waits.
+/// The connection of a rank of another node to this snapshot server over TCP: the rank proves that it belongs to the job, then
+/// writes and reads files. Private to this folder; only the server's thread uses it. It never waits.
 #pragma once
 
 #include <chrono>
@@ -17,17 +17,17 @@ namespace cohort::vault {
 class RemoteConnection {
  public:
   using Clock = std::chrono::steady_clock;
-  /// A client that has not proved within this time what it is, is none.
+  /// The time within which a client must prove that it belongs to the job.
   static constexpr std::chrono::seconds kGreetingTime{10};
 
-  /// What this launcher and that of a node must have in common; "": nothing.
+  /// Returns the secret that this launcher shares with that of a node; "" if there is none.
   using KeyOfNode = std::function<std::string(uint32_t node)>;
   RemoteConnection(base::Fd socket, KeyOfNode key_of_node);
 
   int socket() const { return socket_.get(); }
-  /// What poll should wait for.
+  /// The events that poll should wait for.
   short events() const;
-  /// Does what can be done now. False: the connection is over.
+  /// Does all that it can without waiting. Returns false when the connection is over.
   bool advance(Vault& vault);
   bool is_trusted() const { return is_trusted_; }
   bool is_too_late(Clock::time_point now) const { return !is_trusted_ && now - opened_at_ > kGreetingTime; }
@@ -49,11 +49,11 @@ class RemoteConnection {
   const Clock::time_point opened_at_ = Clock::now();
   std::string nonce_;
   bool is_trusted_ = false;
-  /// Of the message that is awaited.
+  /// The message that is being received.
   std::string input_;
   Request request_;
   std::string output_;
-  /// Its own descriptors: the vault may drop a file meanwhile.
+  /// An own descriptor, because the server may delete the file meanwhile.
   base::Fd file_;
   uint64_t receive_offset_ = 0;
   uint64_t receive_left_ = 0;

@@ -1,4 +1,4 @@
-/// What the two ends of a TCP connection between nodes must share. Private to this folder.
+/// The secret that the two ends of a TCP connection between nodes must share. Private to this folder.
 #pragma once
 
 #include <optional>
@@ -7,12 +7,12 @@
 
 namespace cohort::vault {
 
-/// The agents' token, which a worker does not know, what the key pairs of both launchers have in common, and the ticket of the
-/// vault that is connected to.
+/// Returns the key of a connection. It depends on the agents' token, which workers do not know, on the common secret of both
+/// launchers' key pairs, and on the ticket of the server.
 std::string shared_key(const std::string& token, std::string_view secret, std::string_view ticket);
 
 std::string in_hex(std::string_view bytes);
-/// Nothing for another text.
+/// Returns nothing for any other text.
 std::optional<std::string> from_hex(std::string_view text);
 
 }  // namespace cohort::vault

@@ -17,9 +17,9 @@ using base::Result;
 
 namespace {
 
-/// Pages that a memory file does not have yet.
+/// Returns the size of the pages that a memory file does not have yet.
 uint64_t bytes_not_taken(const base::Fd& fd, uint64_t size) {
-  constexpr uint64_t kBlockBytes = 512;  // of stat()
+  constexpr uint64_t kBlockBytes = 512;  // the unit of stat()
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return size;
   return size - std::min(size, static_cast<uint64_t>(info.st_blocks) * kBlockBytes);
@@ -32,7 +32,7 @@ Result<void> Vault::check_number(const std::string& id) const {
   return Error(fmt::format("the launcher already holds {} memory files", files_.size()));
 }
 
-// Ranks make their files at the same time and fill them later.
+// Counts space that other files may still need: ranks create their files at the same time and fill them later.
 Result<void> Vault::check_room(const std::string& id, uint64_t num_bytes) const {
   for (const auto& [other, file] : files_) {
     if (other != id) num_bytes += bytes_not_taken(file.fd, file.size);
@@ -44,7 +44,7 @@ Result<void> Vault::put(const std::string& id, base::Fd fd) {
   if (Result<void> checked = check_number(id); !checked) return checked;
   struct stat info {};
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
-  const int seals = fd ? ::fcntl(fd.get(), F_GET_SEALS) : -1;  // -1 of a file that cannot have seals
+  const int seals = fd ? ::fcntl(fd.get(), F_GET_SEALS) : -1;  // -1 for a file that cannot have seals
   if (seals < 0 || (seals & kSeals) != kSeals || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
     return Error("was given something other than a memory file of a fixed size");
   }

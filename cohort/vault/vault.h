@@ -1,4 +1,5 @@
-/// Vault: memory files by name, held for processes that may die. Private to this folder; the server's thread alone uses it.
+/// Vault: the memory files of a snapshot server by name, kept for processes that may die. Private to this folder; only the
+/// server's thread uses it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace cohort::vault {
 
 class Vault {
  public:
-  /// More than the files of any node's ranks and its partner's.
+  /// More than the files of the ranks of any node and its partner.
   static constexpr size_t kMostFiles = 8192;
 
   struct File {
@@ -22,15 +23,15 @@ class Vault {
 
   explicit Vault(size_t most_files = kMostFiles) : most_files_(most_files) {}
 
-  /// Keeps a memfd that nobody can resize, instead of what has the id. Error: it is something else, or there is too little memory
-  /// for all that the files here may still take.
+  /// Keeps a memfd that nobody can resize, and replaces a file with the same id. Errors: it is something else, or there is too
+  /// little memory for all that the files here may still use.
   base::Result<void> put(const std::string& id, base::Fd fd);
-  /// An empty file, unless there is one of this size. Error: there is too little memory.
+  /// Creates an empty file, unless there is one of this size. An error if there is too little memory.
   base::Result<void> make(const std::string& id, uint64_t size);
   void drop(const std::string& id) { files_.erase(id); }
 
   const File* find(const std::string& id) const;
-  /// In the order of their ids.
+  /// The files in the order of their ids.
   const std::map<std::string, File>& files() const { return files_; }
 
  private:

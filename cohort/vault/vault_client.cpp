@@ -45,7 +45,7 @@ Result<VaultClient> VaultClient::connect(const std::string& name) {
   const shm::UnixAddress address(name);
   if (!connection || ::connect(connection.get(), address.get(), address.length()) != 0) {
     return Error(fmt::format("cannot connect to the launcher (COHORT_SNAPSHOTS={}): {}", name, base::errno_text(errno)))
-        .with_hint("the launcher has ended, or this process is in another network namespace than the launcher");
+        .with_hint("see whether the launcher has ended, or is in another network namespace than this process");
   }
   if (!shm::own_users_process(connection)) {
     return Error(fmt::format("the process that answers for COHORT_SNAPSHOTS={} belongs to another user", name));

@@ -1,4 +1,4 @@
-/// VaultClient: a worker's way to its launcher's vault; RemoteVault: to that of another node.
+/// VaultClient: a worker's connection to its launcher's snapshot server. RemoteVault: a connection to that of another node.
 ///
 /// Thread-safety: one thread at a time per object.
 #pragma once
@@ -21,13 +21,13 @@ struct HeldFile {
   uint64_t size = 0;
 };
 
-/// Blocks until the launcher answers, 10 s at most; it answers at once unless it is stopped.
+/// Blocks until the launcher answers, at most 10 s; it answers at once unless it is stopped.
 class VaultClient {
  public:
-  /// Error: nobody has the name, or another user's process does.
+  /// Connects. Errors: no process has the name, or another user's process has it.
   static base::Result<VaultClient> connect(const std::string& name);
 
-  /// "ADDRESS PORT TICKET", for RemoteVault of ranks of other nodes; "" where they cannot connect.
+  /// Returns "ADDRESS PORT TICKET", for RemoteVault of ranks of other nodes; "" if they cannot connect.
   base::Result<std::string> where();
   base::Result<void> put(const std::string& id, const base::Fd& fd);
   base::Result<std::vector<HeldFile>> take_all();
@@ -37,7 +37,7 @@ class VaultClient {
     std::string client;
     std::string server;
   };
-  /// To the vault of `node`.
+  /// Returns the proofs for a connection to the server of `node`.
   base::Result<Proofs> prove(int node, const std::string& ticket, const std::string& server_nonce,
                              const std::string& client_nonce);
 
@@ -48,18 +48,18 @@ class VaultClient {
   base::Fd connection_;
 };
 
-/// Blocks until the other end has taken or sent the bytes, or 30 s have passed without any of them.
+/// Blocks until the other end has received or sent the bytes, or 30 s have passed without any.
 class RemoteVault {
  public:
   struct Nodes {
     int own = 0;
     int other = 0;
   };
-  /// `where`: what VaultClient::where() has said at the other node. `own`: proves for us, as workers do not know the launchers'
-  /// secrets.
+  /// Connects. `where` is the result of VaultClient::where() on the other node. `own` makes the proofs, because workers do not
+  /// know the launchers' secrets.
   static base::Result<RemoteVault> connect(VaultClient& own, const Nodes& nodes, const std::string& where);
 
-  /// An empty file, unless there is one of this size.
+  /// Creates an empty file, unless there is one of this size.
   base::Result<void> make(const std::string& id, uint64_t size);
   base::Result<void> write(const std::string& id, uint64_t offset, std::span<const std::byte> bytes);
   base::Result<void> read(const std::string& id, uint64_t offset, std::span<std::byte> bytes);

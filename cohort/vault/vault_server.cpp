@@ -111,7 +111,7 @@ void VaultServer::run() {
     uint64_t count = 0;
     if (entries[0].revents) (void)!::read(wake_.get(), &count, sizeof(count));
     const auto* entry = entries.data() + 2;
-    // Descriptors of a closed listener may be others' by now, so only what poll has named is touched.
+    // Descriptors of a closed listener may have been reused, so only those that poll has named are used.
     std::erase_if(local_, [&](const Fd& connection) { return (entry++)->revents != 0 && !serve_local(connection); });
     const auto now = RemoteConnection::Clock::now();
     std::erase_if(remote_, [&](const auto& connection) {

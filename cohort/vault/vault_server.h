@@ -1,11 +1,11 @@
-/// VaultServer: holds memory files for the workers of a node, in the launcher, so that they outlive workers that die. The kernel
-/// frees them with the launcher, however that ends.
+/// VaultServer: the snapshot server. It keeps memory files for the workers of a node in the launcher, so that the files outlive
+/// workers that die. The kernel frees them when the launcher ends, in any way.
 ///
-/// Workers of this node, which know the name, put files in and take them out as descriptors; both sides refuse other users'
-/// processes (SO_PEERCRED). Ranks of other nodes write and read over TCP, once they have proved that they are of one of the
-/// round's nodes: by a secret of the two launchers, which makes it from the public keys that they have told each other in the
-/// rendezvous, by the job's token, if there is one, and by this vault's ticket. Workers know none of the secrets: their own
-/// launchers prove for them. Nothing that a client does holds up the others.
+/// Workers of this node, which know its name, pass files as descriptors in both directions; both sides refuse other users'
+/// processes (SO_PEERCRED). Ranks of other nodes write and read over TCP, after they have proved that they belong to one of the
+/// round's nodes. The proof uses a secret of the two launchers (made from the public keys that they exchange in the rendezvous),
+/// the job's token, if there is one, and this server's ticket. Workers know none of these secrets: their own launchers make the
+/// proofs for them. No client can block the others.
 #pragma once
 
 #include <memory>
@@ -23,24 +23,25 @@
 
 namespace cohort::vault {
 
-/// Thread-safety: all functions may be called from any thread. A thread of its own serves the clients.
+/// Thread-safety: all functions may be called from any thread. An own thread serves the clients.
 class VaultServer {
  public:
-  /// Of one kind. When there are more, the oldest goes that has not proved itself, or else the new one.
+  /// The limit for connections of each kind. If there are more, the oldest one that has not proved itself is closed, or else the
+  /// new one.
   static constexpr size_t kMostConnections = 1024;
 
-  /// `token`: the agents' (store/tcp/token.h); "" if they have none.
+  /// `token` is the agents' token (store/tcp/token.h); "" if they have none.
   static base::Result<std::unique_ptr<VaultServer>> start(const std::string& token);
   ~VaultServer();
   VaultServer(const VaultServer&) = delete;
   VaultServer& operator=(const VaultServer&) = delete;
 
-  /// What workers find it by: an abstract UNIX address.
+  /// The abstract UNIX address of the server, for workers.
   const std::string& name() const { return name_; }
-  /// What the other launchers must know of this one to prove anything to it; text without white space.
+  /// The text that other launchers need to prove anything to this one, without white space.
   std::string public_key() const;
-  /// From now on ranks of these nodes can connect, to this numeric address of this host alone, which stays open where it is the
-  /// same as before. `public_keys`: by node; "" of a node without snapshots.
+  /// Lets ranks of these nodes connect from now on, at this numeric address of this host only; the port stays open if the address
+  /// is the same as before. `public_keys` are by node; "" for a node without snapshots.
   base::Result<void> serve_nodes(const std::string& address, const std::vector<std::string>& public_keys);
 
  private:
@@ -48,13 +49,14 @@ class VaultServer {
   void run();
   void accept_local();
   void accept_remote(int listener);
-  /// False: the connection is over.
+  /// Returns false when the connection is over.
   bool serve_local(const base::Fd& connection);
   Reply answer(const Request& request, base::Fd received, const base::Fd** given);
   Reply answer_take(const Request& request, const base::Fd** given);
   Reply answer_prove(const Request& request);
   std::string where();
-  /// What the launcher of `node` has, too, for connections to the vault with this ticket; "" where it has told no public key.
+  /// Returns the secret that the launcher of `node` also has, for connections to the server with this ticket; "" if that launcher
+  /// has no public key.
   std::string key_with(uint32_t node, std::string_view ticket);
 
   const std::string token_;
@@ -66,7 +68,7 @@ class VaultServer {
   std::vector<base::Fd> local_;
   std::vector<std::unique_ptr<RemoteConnection>> remote_;
   Vault vault_;
-  std::mutex mutex_;  ///< of what stands below
+  std::mutex mutex_;  ///< guards the members below
   std::vector<base::Fd> listeners_;
   std::vector<std::string> public_keys_;  ///< of the nodes
   std::string address_;

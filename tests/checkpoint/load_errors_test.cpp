@@ -48,7 +48,7 @@ TEST_F(LoadErrors, FileOfTorchSaveMessage) {
   torch::save(net, path);
   EXPECT_EQ(load_text(), "[cohort] load_checkpoint: cannot read \"" + path +
                              "\"\n  caused by: it is a zip archive, as torch::save and torch.save write\n"
-                             "  hint: torch::load reads such files");
+                             "  hint: read it with torch::load");
 }
 
 TEST_F(LoadErrors, WeightsAloneMessage) {

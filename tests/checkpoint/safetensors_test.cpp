@@ -235,9 +235,9 @@ TEST_F(SafetensorsTest, TruncatedAndForeignFiles) {
   EXPECT_EQ(reason_of(write_raw(50, "{}")), "it claims a header of 50 bytes, but only 2 follow");
   EXPECT_EQ(reason_of(write_raw(UINT64_MAX, "{}")),
             "it claims a header of 18446744073709551615 bytes, the format allows 100000000\n"
-            "  hint: is this really a safetensors file?");
+            "  hint: check that this is a safetensors file");
   EXPECT_EQ(reason_of(folder_.write("bad.safetensors", std::string("PK\3\4\0\0\0\0 zip", 12))),
-            "it is a zip archive, as torch::save and torch.save write\n  hint: torch::load reads such files");
+            "it is a zip archive, as torch::save and torch.save write\n  hint: read it with torch::load");
 }
 
 TEST_F(SafetensorsTest, HeadersThatAreNotWellFormed) {

@@ -102,7 +102,7 @@ COHORT_WORKER(sharded_one_fails) {
       error_of([&] { save_sharded(other, folder); }),
       "[cohort] save_sharded: cannot save \"" + folder +
           "\"\n  rank 0: key \"w\" is float32 [2] on rank 0, but float32 [3] on rank 1\n"
-          "    hint: give tensors that differ between ranks keys that differ, such as one with the rank in it");
+          "    hint: use different keys for tensors that differ between ranks, such as keys with the rank in them");
   // Loading: what one rank misses, all hear, and nothing has changed.
   ShardedStateDict wanted = laid_out("fsdp");
   wanted["layer.0.weight"].tensor.fill_(-1);
@@ -139,7 +139,7 @@ COHORT_WORKER(sharded_file_vanishes) {
   REQUIRE_EQUAL(text, "[cohort] save_sharded: cannot save \"" + own + "\"\n  rank 1: cannot open \"" +
                           folder_of_ranks("elsewhere") +
                           "/model-00001-of-00001.safetensors.unfinished\": No such file or directory (ENOENT)\n"
-                          "    hint: ranks that save together need a folder that all their hosts share");
+                          "    hint: save to a folder that the hosts of all ranks share");
   barrier();
   expect_loads_as("fsdp", folder);
 }

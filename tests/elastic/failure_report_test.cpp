@@ -124,7 +124,7 @@ TEST_F(FailureReport, DamagedErrorFileIsSaidAndNotFatal) {
   for (const char* text : {"", "{\"message\": {\"mess", "[1]", "{\"message\": 7}", "{}"}) {
     ASSERT_TRUE(base::write_file_atomically(path, text));
     const WorkerFailure failure = describe_failure(0, 0, 9, {.code = 1}, path, kTime);
-    EXPECT_EQ(failure.message, "the error file holds no message; see its text") << text;
+    EXPECT_EQ(failure.message, "the error file has no message; see its text") << text;
     EXPECT_EQ(failure.time, kTime);
   }
 }
@@ -136,7 +136,7 @@ TEST_F(FailureReport, DeepErrorFilesNeedNoDeepStack) {
       R"({"message": {"message": "x", "extraInfo": )" + std::string(depth, '[') + std::string(depth, ']') + "}}";
   ASSERT_TRUE(base::write_file_atomically(folder / "error.json", text));
   const WorkerFailure failure = describe_failure(0, 0, 1, {.code = 3}, folder / "error.json", kTime);
-  EXPECT_EQ(failure.message, "the error file holds no message; see its text");
+  EXPECT_EQ(failure.message, "the error file has no message; see its text");
   EXPECT_EQ(error_file_with_code(text, {.code = 3}), text);
 }
 

@@ -24,7 +24,7 @@ TEST(HostDevices, LocalWorldSizeErrorsMessage) {
             "  hint: give a number, auto, cpu or gpu");
   EXPECT_EQ(parse_local_world_size("gpu", devices).error().describe(),
             "--nproc-per-node=gpu: Cuda is not available.\n"
-            "  hint: this host has no /dev/nvidia0");
+            "  hint: give a number, cpu or auto: this host has no /dev/nvidia0");
   EXPECT_EQ(parse_local_world_size("xpu", devices).error().describe(),
             "--nproc-per-node=xpu: this launcher can only count CPUs and CUDA GPUs, because it does not link LibTorch\n"
             "  hint: give their number, as in --nproc-per-node=4");

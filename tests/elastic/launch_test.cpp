@@ -112,7 +112,7 @@ TEST(LaunchPlan, ErrorsMessage) {
   flags.gpus = "3";
   EXPECT_EQ(error_of(flags),
             "local_rank 1 exceeds available GPUs in CUDA_VISIBLE_DEVICES=3\n"
-            "  hint: --virtual-local-rank gives each worker a GPU of its own; start fewer workers");
+            "  hint: start fewer workers: --virtual-local-rank gives each one its own GPU");
 }
 
 }  // namespace

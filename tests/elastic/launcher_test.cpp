@@ -369,7 +369,7 @@ TEST(Launcher, UsageErrorsEndWithTwo) {
   EXPECT_EQ(
       specs.errors(),
       "[cohort] error: cohort run: --logs-specs=mine names a plug-in of Python's torchrun, which this launcher cannot "
-      "load\n  hint: --log-dir, --redirects, --tee and the filters say where output goes\n");
+      "load\n  hint: use --log-dir, --redirects, --tee and the filters to choose where output goes\n");
   Launcher method(run_words({"--start-method=frok", "x"}));
   EXPECT_EQ(method.finish(), 2);
   EXPECT_EQ(method.errors(),

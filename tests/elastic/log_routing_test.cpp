@@ -23,7 +23,7 @@ TEST(LogRouting, ChoiceMessage) {
     EXPECT_EQ(parse_stream_choices("--tee", bad, 2).error().describe(),
               std::string("--tee=") + bad +
                   " is neither 0, 1, 2 or 3 nor a list such as 0:1,1:3\n"
-                  "  hint: 0 none, 1 stdout, 2 stderr, 3 both; before the colon the local rank");
+                  "  hint: use 0 for none, 1 for stdout, 2 for stderr, 3 for both; LOCAL_RANK:NUMBER is for one rank");
   }
 }
 

@@ -104,11 +104,11 @@ TEST(GptStage, RefusalsMessage) {
   EXPECT_EQ(error_of_stages([&] {
               split_gpt(model, {1, 2});
             }),
-            "[cohort] pipeline: the counts [1, 2] do not share out 4 layers\n"
+            "[cohort] pipeline: the counts [1, 2] do not fit 4 layers\n"
             "  hint: give a positive number for each stage; their sum is the number of layers");
   EXPECT_EQ(error_of_stages([&] { split_gpt(model, 5); }),
-            "[cohort] pipeline: 4 layers cannot be shared out over 5 stages\n"
-            "  hint: each stage needs at least one layer");
+            "[cohort] pipeline: 4 layers cannot be split over 5 stages\n"
+            "  hint: use fewer stages: each needs at least one layer");
   EXPECT_EQ(error_of_stages([&] { GPTStage(model, 3, 2); }),
             "[cohort] GPT: a stage cannot have 2 blocks from number 3 on: the model has n_layer 4");
   EXPECT_EQ(error_of_stages([&] {

@@ -31,23 +31,24 @@ TEST(ActionText, IsReadAndWritten) {
 
 TEST(ActionText, RefusalsSayWhy) {
   EXPECT_EQ(again("F0"), refusal("F0", "it does not begin with a stage"));
-  EXPECT_EQ(again("2X0"), refusal("2X0", "\"X\" is no action type"));
-  EXPECT_EQ(again("2f0"), refusal("2f0", "\"f\" is no action type"));
+  EXPECT_EQ(again("2X0"), refusal("2X0", "\"X\" is not an action type"));
+  EXPECT_EQ(again("2f0"), refusal("2f0", "\"f\" is not an action type"));
   EXPECT_EQ(again("2F"), refusal("2F", "F has a microbatch"));
   EXPECT_EQ(again("2UNSHARD1"), refusal("2UNSHARD1", "UNSHARD has no microbatch"));
   EXPECT_EQ(again("2F0x"), refusal("2F0x", "\"x\" follows it"));
-  EXPECT_EQ(again("16384F0"), refusal("16384F0", "no pipeline has 16384 stages or more"));
-  EXPECT_EQ(again("99999999999999999999F0"), refusal("99999999999999999999F0", "no pipeline has 16384 stages or more"));
-  EXPECT_EQ(again("0F1048576"), refusal("0F1048576", "no batch has 1048576 microbatches or more"));
+  EXPECT_EQ(again("16384F0"), refusal("16384F0", "a pipeline has fewer than 16384 stages"));
+  EXPECT_EQ(again("99999999999999999999F0"),
+            refusal("99999999999999999999F0", "a pipeline has fewer than 16384 stages"));
+  EXPECT_EQ(again("0F1048576"), refusal("0F1048576", "a batch has fewer than 1048576 microbatches"));
   EXPECT_EQ(again("0OVERLAP_F_B1"), refusal("0OVERLAP_F_B1", "OVERLAP_F_B follows a list of actions in brackets"));
   EXPECT_EQ(again("(0F0;0B0"), refusal("(0F0;0B0", "its bracket is not closed"));
   EXPECT_EQ(again("(0F0)F"), refusal("(0F0)F", "OVERLAP_F_B must follow its brackets"));
   EXPECT_EQ(again("(0F0;1UNSHARD)OVERLAP_F_B"), refusal("(0F0;1UNSHARD)OVERLAP_F_B", "UNSHARD computes nothing"));
   EXPECT_EQ(again("()OVERLAP_F_B"), refusal("", "it does not begin with a stage"));
   EXPECT_EQ(again("1" + std::string(5000, 'x')),
-            refusal("1" + std::string(59, 'x') + "...", "\"" + std::string(60, 'x') + "...\" is no action type"));
+            refusal("1" + std::string(59, 'x') + "...", "\"" + std::string(60, 'x') + "...\" is not an action type"));
   const std::string many = "(0F0;0F1;0F2;0F3;0F4;0F5;0F6;0F7;0F8;0F9;0F10;0F11;0F12;0F13;0F14;0F15;0F16)OVERLAP_F_B";
-  EXPECT_EQ(again(many), refusal(many.substr(0, 60) + "...", "nothing overlaps so many actions"));
+  EXPECT_EQ(again(many), refusal(many.substr(0, 60) + "...", "too many actions overlap"));
 }
 
 TEST(ActionText, TablesMarkAStep) {

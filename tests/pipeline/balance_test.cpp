@@ -57,14 +57,14 @@ TEST(Balance, IsTheBestOfAllWays) {
 
 TEST(Balance, RefusalsMessage) {
   EXPECT_EQ(balanced_counts({1, 2}, 3).error().describe(),
-            "pipeline: 2 layers cannot be shared out over 3 stages\n"
-            "  hint: each stage needs at least one layer");
+            "pipeline: 2 layers cannot be split over 3 stages\n"
+            "  hint: use fewer stages: each needs at least one layer");
   EXPECT_EQ(balanced_counts({1, -2}, 1).error().describe(), "pipeline: layer 1 cannot cost -2");
   for (const Counts& counts : {Counts{1, 3}, Counts{0, 5}, Counts{}, Counts{6, -1}}) {
     EXPECT_FALSE(check_counts(counts, 5)) << counts.size();
   }
   EXPECT_EQ(check_counts({1, 3}, 5).error().describe(),
-            "pipeline: the counts [1, 3] do not share out 5 layers\n"
+            "pipeline: the counts [1, 3] do not fit 5 layers\n"
             "  hint: give a positive number for each stage; their sum is the number of layers");
   EXPECT_TRUE(check_counts({1, 4}, 5));
 }

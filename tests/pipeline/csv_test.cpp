@@ -30,14 +30,14 @@ TEST(PipelineCsv, IsReadAsPythonReadsIt) {
 TEST(PipelineCsv, ErrorsSayWhere) {
   EXPECT_EQ(read_again("0F0\n0F1,2X0\n"),
             "\"plan.csv\", line 2, column 5: Invalid action string: 2X0, should be formatted as [stage][action "
-            "type][(microbatch)] e.g. 2F0: \"X\" is no action type");
+            "type][(microbatch)] e.g. 2F0: \"X\" is not an action type");
   EXPECT_EQ(read_again("0F0,\"0F1"), "\"plan.csv\", line 1, column 5: its quote is not closed");
   EXPECT_EQ(read_again("\"0F1\"x"), "\"plan.csv\", line 1, column 6: expected a comma behind a quote");
   EXPECT_EQ(read_again(std::string(1025, '\n')),
-            "\"plan.csv\", line 1025, column 1: no pipeline has more than 1024 ranks");
+            "\"plan.csv\", line 1025, column 1: a pipeline has at most 1024 ranks");
   EXPECT_EQ(read_again(std::string((1 << 20) + 5, ',')),
-            "\"plan.csv\", line 1, column 1048577: no list has more than 1048576 actions");
-  EXPECT_EQ(read_again(std::string((32 << 20) + 1, ' ')), "\"plan.csv\" has 32.0 MiB, which no list of actions has");
+            "\"plan.csv\", line 1, column 1048577: a list has at most 1048576 actions");
+  EXPECT_EQ(read_again(std::string((32 << 20) + 1, ' ')), "\"plan.csv\" is too large for a list of actions: 32.0 MiB");
 }
 
 TEST(PipelineCsv, FilesAreTheirOwnersAlone) {

@@ -51,11 +51,10 @@ TEST(Schedules, RefuseOtherShapes) {
   EXPECT_EQ(planned(ScheduleKind::kLoopedBFS, {2, 2000, 2000}),
             "2000 stages and 2000 microbatches make lists of more than 1048576 actions");
   EXPECT_EQ(planned(ScheduleKind::kLoopedBFS, {2, 3, 4}),
-            "LoopedBFS needs as many stages on each rank, but 3 stages are no multiple of 2 ranks");
+            "LoopedBFS needs as many stages on each rank, but 3 stages are not a multiple of 2 ranks");
   EXPECT_EQ(planned(ScheduleKind::kGPipe, {2, 4, 4}),
-            "GPipe has one stage on each rank, but got 4 stages and 2 ranks\n  hint: Interleaved1F1B and LoopedBFS run "
-            "several "
-            "stages on a rank");
+            "GPipe has one stage on each rank, but got 4 stages and 2 ranks\n  hint: use Interleaved1F1B or LoopedBFS "
+            "for several stages on a rank");
 }
 
 TEST(Schedules, StagesLieInLoopsOrInAV) {
@@ -69,8 +68,8 @@ TEST(Lowering, RefusesListsThatNothingCanBeAddedTo) {
   const auto order = parse_csv("plan.csv", "0B0,0F0\n1F0,1B0\n");
   EXPECT_EQ(
       add_send_receive(*order, {0, 1}).error().describe(),
-      "Malformed compute schedule, can't schedule sends/recvs\n  rank 0 cannot go on with 0B0 at step 0: its input is "
-      "computed by nobody before\n  rank 1 cannot go on with 1F0 at step 0: its input is computed by nobody before");
+      "Malformed compute schedule, can't schedule sends/recvs\n  rank 0 cannot go on with 0B0 at step 0: no action "
+      "before it computes its input\n  rank 1 cannot go on with 1F0 at step 0: no action before it computes its input");
   const auto left = parse_csv("plan.csv", "0F0,0SEND_F0\n1RECV_F0\n");
   EXPECT_EQ(defer_receives(*left, {0, 1}).error().describe(),
             "Malformed input schedule on rank 1: leftover RECV ops with no consumer found: 1RECV_F0. Every RECV must "

@@ -76,7 +76,7 @@ TEST(Validation, ComparesWhatIsSentWithWhatIsReceived) {
   const std::string rank_0 = "0F0,0SEND_F0,0RECV_B0,0B0\n";
   EXPECT_EQ(communicated(rank_0 + "1RECV_F0,1F0,1B0,1SEND_B0\n"), "fine");
   EXPECT_EQ(communicated(rank_0 + "1F0,1B0,1SEND_B0\n"),
-            "rank 0 sends 0SEND_F0 at step 1, but rank 1 has no 1RECV_F0 left that it could be for");
+            "rank 0 sends 0SEND_F0 at step 1, but rank 1 has no 1RECV_F0 left for it");
   EXPECT_EQ(communicated(rank_0 + "1RECV_F0,1F0,1B0\n"),
             "rank 0 waits at step 2 for 0RECV_B0, but rank 1 never sends it");
   EXPECT_EQ(communicated("0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F1,1RECV_F0,1F0,1F1\n"),

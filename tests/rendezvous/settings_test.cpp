@@ -143,9 +143,9 @@ TEST(RendezvousSettings, PortZeroIsForOneNode) {
 TEST(RendezvousSettings, BackendMessage) {
   auto flags = c10d("");
   flags.backend = "c10";
-  EXPECT_EQ(
-      error_of(flags),
-      "--rdzv-backend has no \"c10\" (did you mean \"c10d\"?)\n  hint: there are static, c10d, etcd, etcd-v2, file");
+  EXPECT_EQ(error_of(flags),
+            "--rdzv-backend has no \"c10\" (did you mean \"c10d\"?)\n  hint: choose one of static, c10d, etcd, "
+            "etcd-v2, file");
 }
 
 TEST(RendezvousSettings, ConfIsTaken) {
@@ -279,11 +279,11 @@ TEST(RendezvousSettings, AnEndpointOfEtcdMayBeAUrl) {
 
 TEST(RendezvousSettings, TlsThatWouldNotBeUsedMessage) {
   EXPECT_EQ(error_of(etcd("", "protocol=ftp")), "--rdzv-conf protocol=ftp is not http or https");
-  EXPECT_EQ(error_of(etcd("", "cacert=/ca")), "--rdzv-conf cacert, cert and key are of no use without protocol=https");
+  EXPECT_EQ(error_of(etcd("", "cacert=/ca")), "--rdzv-conf cacert, cert and key have no effect without protocol=https");
   EXPECT_EQ(error_of(etcd("", "protocol=https,key=/key")),
-            "--rdzv-conf has a key, but no certificate that it belongs to\n  hint: give cert=FILE, too");
+            "--rdzv-conf has a key, but no certificate for it\n  hint: give cert=FILE, too");
   EXPECT_EQ(error_of(c10d("", "protocol=https")),
-            "--rdzv-conf protocol=https, cacert, cert and key are for --rdzv-backend=etcd: no other speaks TLS");
+            "--rdzv-conf protocol=https, cacert, cert and key need --rdzv-backend=etcd: no other backend supports TLS");
 }
 
 }  // namespace

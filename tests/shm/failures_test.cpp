@@ -131,7 +131,7 @@ TEST(Failures, UnevenSplitsThatDifferMessage) {
     const size_t expected[2] = {2, group.rank() == 1 ? size_t{2} : size_t{1}};
     EXPECT_EQ(text_of(group.all_to_all(ins, sent, outs, expected, DType::kFloat32)),
               "rank 1 sends 2 elements to rank 0, which expects 1 from it\n"
-              "hint: give output splits that are the other ranks' input splits\n");
+              "hint: give output splits that match the other ranks' input splits\n");
   });
 }
 
@@ -147,7 +147,7 @@ TEST(Failures, UnevenSplitsOfEveryRankThatDifferMessage) {
     const size_t expected[2] = {is_first ? 1u : 2u, is_first ? 1u : 3u};
     EXPECT_EQ(text_of(group.all_to_all(ins, sent, outs, expected, DType::kFloat32)),
               "rank 0 sends 3 elements to rank 1, which expects 2 from it\n"
-              "hint: give output splits that are the other ranks' input splits\n");
+              "hint: give output splits that match the other ranks' input splits\n");
   });
 }
 
@@ -249,7 +249,7 @@ TEST(Join, RankThatNeverComesMessage) {
     EXPECT_EQ(group.error().describe(), "cannot join the shared memory of group \"test\"\n  caused by: rank " +
                                             std::to_string(1 - rank) +
                                             " did not connect to the shared memory in time\n"
-                                            "  hint: see whether these ranks run, or raise the time-out");
+                                            "  hint: see whether these ranks run, or raise the timeout");
   }
 }
 

@@ -179,7 +179,7 @@ Outcome broadcast_from_myself(Group& group) {
 }
 
 constexpr auto kEarlier =
-    "the ranks' calls came apart in an earlier call, in which not every rank had to wait for the others\n";
+    "the ranks' calls differ since an earlier call, in which not every rank had to wait for the others\n";
 
 // Of the calls of broadcast_from_myself.
 std::string found_at_once() {

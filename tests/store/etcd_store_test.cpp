@@ -175,7 +175,7 @@ TEST_F(EtcdStoreTest, WhatEtcdRefusesIsToldMessage) {
 
 TEST(EtcdStore, ArgumentsThatCannotWorkMessage) {
   EXPECT_EQ(EtcdStore::connect({.host = "http://etcd.example", .job = "job", .tls = TlsOptions{}}).error().describe(),
-            "etcd is asked for at http://, but with certificates, which are for https://");
+            "etcd's endpoint begins with http://, but the certificates need https://");
   EXPECT_EQ(EtcdStore::connect({}).error().describe(), "a store in etcd needs the name of a job");
 }
 

@@ -195,8 +195,9 @@ TEST_F(EtcdTlsTest, AServerThatWantsAnotherCertificateMessage) {
   foreign.ca_file = files.ca_file;
   EXPECT_THAT(
       error_of(options(etcd, foreign)),
-      MatchesRegex("it does not take the certificate in \"" + foreign.certificate_file + "\" \\(.*alert.*\\)\n" +
-                   "  hint: it must be signed by an authority in etcd's --trusted-ca-file, and not have expired"));
+      MatchesRegex(
+          "it does not take the certificate in \"" + foreign.certificate_file + "\" \\(.*alert.*\\)\n" +
+          "  hint: give one that an authority in etcd's --trusted-ca-file has signed, and that has not expired"));
 }
 
 // What a connection fails with. A busy server may need more than the first time to close it.

@@ -86,12 +86,11 @@ TEST_F(FileStoreTest, OtherPeoplesFilesAreLeftAloneMessage) {
                                  "\" is not the file of a store\n  hint: choose another path");
   chmod(path_.c_str(), 0666);
   EXPECT_EQ(error_of_open(), "cannot open the file store\n  caused by: \"" + path_ +
-                                 "\" can be written by other users\n  hint: chmod go-w, or delete it");
-  EXPECT_EQ(
-      FileStore::open({.path = folder_ / "none/store"}).error().describe(),
-      "cannot open the file store\n  caused by: cannot open \"" + folder_ / "none/store" +
-          "\": No such file or directory (ENOENT)\n  hint: the folder must be there, and all processes must be able to "
-          "write to it");
+                                 "\" can be written by other users\n  hint: run chmod go-w on it, or delete it");
+  EXPECT_EQ(FileStore::open({.path = folder_ / "none/store"}).error().describe(),
+            "cannot open the file store\n  caused by: cannot open \"" + folder_ / "none/store" +
+                "\": No such file or directory (ENOENT)\n  hint: create the folder, and let all processes "
+                "write to it");
   EXPECT_EQ(FileStore::open({.path = "/dev/null"}).error().describe(),
             "cannot open the file store\n  caused by: \"/dev/null\" is not a regular file");
 }
@@ -104,8 +103,8 @@ TEST_F(FileStoreTest, AFileThatIsLockedForTooLongMessage) {
   store->set_timeout(kAWhile);
   EXPECT_EQ(store->check({"k"}).error().describe(),
             "\"" + path_ +
-                "\" was locked by another process for 100 ms\n  hint: a process that "
-                "shares it may be stopped");
+                "\" was locked by another process for 100 ms\n  hint: see whether a process that "
+                "shares it is stopped");
   ASSERT_EQ(flock(holder.get(), LOCK_UN), 0);
   EXPECT_TRUE(*store->check({"k"}));
 }

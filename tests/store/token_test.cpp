@@ -222,7 +222,7 @@ TEST(KeyPair, WhatIsNoPublicKeyIsAnErrorMessage) {
   for (const std::string& text : {std::string(), std::string(31, 'x'), std::string(33, 'x'), std::string(32, '\0')}) {
     const auto secret = pair.secret_with(text);
     ASSERT_FALSE(secret) << text.size();
-    EXPECT_EQ(secret.error().message(), "this is no public key (X25519)");
+    EXPECT_EQ(secret.error().message(), "this is not a public key (X25519)");
   }
 }
 

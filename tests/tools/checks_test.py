@@ -16,6 +16,15 @@ PUBLIC_HEADERS = """set(COHORT_PUBLIC_HEADERS cohort/cohort.h
     cohort/comm/group/group.h)  # one each
 set(COHORT_NARROW_HEADERS cohort/models/gpt.h)
 """
+ENGLISH = """/// Returns the index; -1 if there
+/// is no line. It is no longer than 80, and this function is no slower than "What is it".
+/// It is
+
+/// no line.
+const char* text = "it is";  // none. What follows is not documentation.
+auto size = 1'000;  // it is
+// nothing.
+"""
 TEST = 'TEST(Text, JoinsLines) { EXPECT_EQ(1, 1); }\n'
 HEADER = "| area | item | what we have | test | status |\n|---|---|---|---|---|\n"
 
@@ -41,6 +50,7 @@ def project(tmp_path):
     write("cohort/comm/group/group.h", GROUP)
     write("cohort/models/gpt.h", "#pragma once\n#include <torch/nn/module.h>\n")
     write("cmake/public_headers.cmake", PUBLIC_HEADERS)
+    write("cohort/base/file/lines.cpp", ENGLISH)
     write("cohort/comm/group/group.cpp", '#include <torch/nn/module.h>\n#include "cohort/base/text/text.h"\n')
     write("tests/CMakeLists.txt", CMAKE)
     write("tests/base/text_test.cpp", TEST)
@@ -62,7 +72,8 @@ def check(name, root, *options):
     return result.returncode, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("name", ["layers", "public_headers", "budgets", "registered", "environment", "devices", "overrides", "errors", "parity", "goldens"])
+@pytest.mark.parametrize("name", ["layers", "public_headers", "budgets", "registered", "environment", "devices", "overrides", "errors", "english", "parity",
+                                  "goldens"])
 def test_sound_project_passes(project, name):
     assert check(name, project[1])[0] == 0
 
@@ -123,6 +134,18 @@ def test_sound_project_passes(project, name):
      "cohort/comm/group/a.h:2: C10_THROW_ERROR with the text of an Error"),
     ("errors", "cohort/comm/group/a.cpp", "void f() { if (!size) throw std::runtime_error(size.error().describe()); }\n",
      "cohort/comm/group/a.cpp:1: throw with the text of an Error"),
+    ("english", "cohort/base/a.h", "/// Lines.\n\nstruct A {\n  /// The size. Returns:\n  /// What it has.\n  int b;\n};\n",
+     'cohort/base/a.h:5: a /// sentence begins with "What": begin with its verb or noun'),
+    ("english", "cohort/base/a.h", "/// What it has.\n", 'a.h:1: a /// sentence begins with "What"'),
+    ("english", "cohort/base/a.h", "// Refuses what is\n// no number.\n", 'a.h:1: "is no": write "is not a ..." or "there is no ..."'),
+    ("english", "cohort/base/a.h", "/* Null:\n * there is one, or it is\n * none. */\n", 'a.h:2: "is none": write "If absent, ..." or "there is none"'),
+    ("english", "cohort/base/a.cpp", 'auto a = text("\'",\n  "a file" " is"\n  " no pipe");\n', 'cohort/base/a.cpp:2: "is no": write'),
+    ("english", "tools/dev/a.py", 'import a\n\n# If b is\n# none.\n', 'tools/dev/a.py:3: "is none": write'),
+    ("english", "tools/dev/a.py", '"""Text.\n\nThis is no text."""\n', 'tools/dev/a.py:3: "is no": write'),
+    ("english", "tools/dev/a.sh", 'true\n# This is no script.\n', 'tools/dev/a.sh:2: "is no": write'),
+    ("english", "examples/a.cpp", "// A\n// a\n// a\n// it is\n// none of\n", 'examples/a.cpp:4: "is none": write'),
+    ("english", "docs/guide/a.md", "# Title\n\nThe folder is\nno mesh.\n", 'docs/guide/a.md:3: "is no": write'),
+    ("english", "README.md", "Is no framework.\n", 'README.md:1: "Is no": write "is not a ..." or "there is no ..."'),
     ("environment", "cohort/base/a.h", 'inline constexpr const char* kSizeVariable = "WORLD_SIZE";\n', "WORLD_SIZE is not in docs"),
     ("environment", "cohort/base/a.cpp", 'auto a = std::getenv("RANK");\n', "through cohort/base/system/env.h"),
     ("goldens", "tests/e2e/mesh/net_python_rank.py", "import os\n",

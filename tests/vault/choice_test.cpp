@@ -55,7 +55,7 @@ TEST(Choice, NothingIsNoReason) {
 TEST(Choice, SaysWhoseIsLost) {
   const auto chosen = choice_of({held(0, 0, 5), held(0, 1, 4), held(1, 2, 5)});
   EXPECT_FALSE(chosen.choice);
-  EXPECT_EQ(chosen.why_not, "of step 5 the part of ranks 1 and 3 is lost");
+  EXPECT_EQ(chosen.why_not, "the snapshot of step 5 lacks the state of ranks 1 and 3");
 }
 
 TEST(Choice, CopiesCount) {
@@ -82,7 +82,7 @@ TEST(Choice, SharesMustBeWholeOnOneNode) {
   chosen = choice_of({held(0, 0, 5, false, 4, 64), held(1, 1, 5, true, 4, 64), held(1, 2, 5, false, 4, 64),
                       held(0, 3, 5, true, 4, 64)});
   EXPECT_FALSE(chosen.choice);
-  EXPECT_EQ(chosen.why_not, "of step 5 no node has all that the ranks have alike");
+  EXPECT_EQ(chosen.why_not, "no node has the complete replicated state of step 5");
 }
 
 TEST(Choice, LayoutsMustBeAlike) {
@@ -90,13 +90,13 @@ TEST(Choice, LayoutsMustBeAlike) {
   all[1].generation.shared_layout = 3;
   const auto chosen = choice_of(all, 2);
   EXPECT_FALSE(chosen.choice);
-  EXPECT_EQ(chosen.why_not, "of step 5 the ranks do not have the same in what they should have alike");
+  EXPECT_EQ(chosen.why_not, "in the snapshot of step 5 the replicated state differs between ranks");
 }
 
 TEST(Choice, AnotherNumberOfRanksNeedsWhatAllHaveAlike) {
   const auto chosen = choice_of({held(0, 0, 5), held(0, 1, 5), held(1, 2, 5), held(1, 3, 5)}, 2);
   EXPECT_FALSE(chosen.choice);
-  EXPECT_EQ(chosen.why_not, "step 5 was kept by 4 ranks, each with parts of its own, and this run has 2");
+  EXPECT_EQ(chosen.why_not, "the snapshot of step 5 is sharded over 4 ranks, and this run has 2");
   const auto alike = choice_of({held(1, 2, 5, false, 4, 64), held(1, 3, 5, false, 4, 64)}, 2);
   ASSERT_TRUE(alike.choice);
   EXPECT_EQ(alike.choice->world_size, 4);

@@ -191,7 +191,7 @@ TEST(Keeper, TwoLostNeighboursAreTooMany) {
     const auto finding = keeper.look();
     ASSERT_TRUE(finding);
     EXPECT_FALSE(finding->found);
-    EXPECT_EQ(finding->why_not, "of step 2 the part of ranks 0 and 1 is lost");
+    EXPECT_EQ(finding->why_not, "the snapshot of step 2 lacks the state of ranks 0 and 1");
     ASSERT_TRUE(keeper.settle(nullptr));
   });
 }
@@ -211,7 +211,7 @@ TEST(Keeper, FewerRanksGoOnFromWhatAllHaveAlike) {
       ASSERT_TRUE(finding);
       ASSERT_EQ(finding->found.has_value(), own_bytes == 0);
       if (own_bytes != 0) {
-        EXPECT_EQ(finding->why_not, "step 1 was kept by 4 ranks, each with parts of its own, and this run has 2");
+        EXPECT_EQ(finding->why_not, "the snapshot of step 1 is sharded over 4 ranks, and this run has 2");
         return;
       }
       EXPECT_EQ(problem_of(*finding->found, rank, 1, 0), "");

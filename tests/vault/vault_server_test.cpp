@@ -285,8 +285,8 @@ TEST_F(VaultServerTest, NobodyAnswersOnceItIsGone) {
   EXPECT_EQ(
       VaultClient::connect(name).error().describe(),
       "cannot connect to the launcher (COHORT_SNAPSHOTS=" + name +
-          "): Connection refused (ECONNREFUSED)\n  hint: the launcher has ended, or this process is in another network "
-          "namespace than the launcher");
+          "): Connection refused (ECONNREFUSED)\n  hint: see whether the launcher has ended, or is in another network "
+          "namespace than this process");
 }
 
 }  // namespace

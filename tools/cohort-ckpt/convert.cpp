@@ -29,7 +29,7 @@ Target target_of(const std::string& path) {
 base::Result<void> check_target(const ConvertFlags& flags) {
   std::error_code error;  // an error here comes again, with its reason, when the file is written
   if (!std::filesystem::exists(flags.to, error) || flags.force) return {};
-  return base::Error(fmt::format("\"{}\" exists already", flags.to)).with_hint("--force replaces it");
+  return base::Error(fmt::format("\"{}\" exists already", flags.to)).with_hint("use --force to replace it");
 }
 
 base::Result<void> write(const TensorSource& source, const std::string& to) {

@@ -97,7 +97,7 @@ int make_command(MakeFlags flags) {
   if (!folder) {
     const base::Error& error = folder.error();
     if (error.message().ends_with("is there already")) {
-      return fail(base::Error(error.message()).with_hint("--force replaces it"));
+      return fail(base::Error(error.message()).with_hint("use --force to replace it"));
     }
     return fail(error);
   }

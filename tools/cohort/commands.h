@@ -9,11 +9,11 @@ namespace cohort::cli {
 struct Command {
   const char* name;
   const char* summary;
-  /// Gets the arguments after the subcommand's name and returns the exit code.
+  /// Runs the subcommand with the arguments after its name and returns the exit code.
   int (*run)(const std::vector<std::string>& arguments);
 };
 
-/// Exit code for a command line that cannot be understood, as argparse's.
+/// Exit code for an invalid command line, as in argparse.
 inline constexpr int kUsageError = 2;
 
 int run_command(const std::vector<std::string>& arguments);

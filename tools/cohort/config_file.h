@@ -1,4 +1,4 @@
-/// --config: flags in a TOML file.
+/// Reads flags from a TOML file, for --config.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace cohort::cli {
 
-/// Longer files are refused: the library that reads TOML takes minutes for a line of a megabyte.
+/// Longer files are refused: the TOML library takes minutes for a line of a megabyte.
 inline constexpr size_t kMostConfigBytes = 64 * 1024;
 
-/// The file's entries as flags of a command line. An entry is a flag's name without dashes, written with "-" or "_":
+/// Returns the file's entries as flags of a command line. An entry is a flag's name without dashes, written with "-" or "_":
 ///     nproc-per-node = 4
 ///     standalone = true
-/// Errors: no such file (flags_from_file), no TOML, a section, or a name that is no flag (with a suggestion).
+/// Errors: a missing file (flags_from_file), invalid TOML, a section, or an unknown flag (with a suggestion).
 base::Result<std::vector<GivenFlag>> flags_from_text(const std::string& text, const std::vector<Flag>& flags);
 base::Result<std::vector<GivenFlag>> flags_from_file(const std::string& path, const std::vector<Flag>& flags);
 

@@ -29,14 +29,14 @@ constexpr const char* kHelp =
     "Checkpoints go to a temporary folder, which is removed at the end; --checkpoint FOLDER keeps them. Arguments are\n"
     "train_gpt's, such as --steps 50; train_gpt --help lists them.\n";
 
-// What train_gpt is told, unless the user says something else.
+// The arguments of train_gpt, unless the user gives others.
 constexpr std::pair<const char*, const char*> kShort[] = {{"--steps", "300"},
                                                           {"--warmup", "30"},
                                                           {"--eval-every", "0"},
                                                           {"--eval-windows", "256"},
                                                           {"--sample-bytes", "200"}};
 
-// In the build folder, beside the launcher, or in the Python package.
+// Looks in the build folder, beside the launcher, and in the Python package.
 std::optional<std::string> find_train_gpt(const fs::path& self) {
   const fs::path bin = self.parent_path();
   for (const fs::path& place : {bin / "examples", bin}) {
@@ -50,7 +50,8 @@ bool names(const std::vector<std::string>& arguments, const std::string& flag) {
                      [&](const std::string& argument) { return argument == flag || argument.starts_with(flag + "="); });
 }
 
-// The text that train_gpt was built to read belongs to the machine that built it. A package has LibTorch beside it.
+// Returns the folder of LibTorch's headers, the text for training, in the package of train_gpt. Outside of a package train_gpt
+// knows the folder of the machine that built it.
 std::optional<std::string> text_beside(const std::string& train_gpt) {
   const fs::path include = fs::path(train_gpt).parent_path() / "../../torch/include";
   std::error_code error;
@@ -59,7 +60,7 @@ std::optional<std::string> text_beside(const std::string& train_gpt) {
   return real.string();
 }
 
-// Removed with all that is in it.
+// A folder that is removed with its content.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -73,7 +74,7 @@ class TemporaryFolder {
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }  // empty if it could not be made
+  const std::string& path() const { return path_; }  // empty if it could not be created
 
  private:
   std::string path_;
@@ -116,9 +117,8 @@ int demo_command(const std::vector<std::string>& arguments) {
   const std::optional<std::string> train_gpt = find_train_gpt(self);
   if (!train_gpt) {
     base::log_error(
-        fmt::format("cohort demo needs the program train_gpt, and {} came without it\n  hint: make demo builds it from "
-                    "Cohort's source, "
-                    "and the wheel that make wheel builds has it",
+        fmt::format("cohort demo needs the program train_gpt, which was not installed with {}\n  hint: run make demo "
+                    "in Cohort's source, or install the wheel that make wheel builds",
                     self.string()));
     return 1;
   }

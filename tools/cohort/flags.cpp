@@ -35,7 +35,7 @@ Result<Flag> find_long_flag(const std::string& written, const std::vector<Flag>&
       .with_hint("cohort run --help lists the flags; the program's own flags go after the program");
 }
 
-/// "-t 3", "-t3" or "-t=3".
+/// Finds the flag of "-t 3", "-t3" or "-t=3".
 Result<Flag> find_short_flag(const std::string& word, const std::vector<Flag>& flags) {
   for (const Flag& flag : flags) {
     if (flag.name.size() == 2 && word.starts_with(flag.name) && (flag.takes_value || word.size() == 2)) return flag;
@@ -68,7 +68,7 @@ Result<SplitCommandLine> split_command_line(const std::vector<std::string>& argu
     if (equals != std::string::npos) {
       value = word.substr(equals + 1);
     } else if (!is_long && word.size() > 2) {
-      value = word.substr(word[2] == '=' ? 3 : 2);  // "-t3" and "-t=3", as argparse takes them
+      value = word.substr(word[2] == '=' ? 3 : 2);  // "-t3" and "-t=3", as in argparse
     } else if (at + 1 < arguments.size()) {
       value = arguments[++at];
     } else {

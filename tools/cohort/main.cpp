@@ -1,5 +1,5 @@
-// cohort: the launcher and its subcommands. Links no LibTorch; tools that need it are programs of their own, named
-// cohort-<name>, found beside this one or in PATH.
+// cohort: the launcher and its subcommands. Does not link LibTorch; tools that need it are separate programs named cohort-<name>,
+// which are found beside this one or in PATH.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -20,11 +20,10 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"run", "start a program as several ranks, as torchrun does", run_command},
-    {"launch", "the same for programs that expect a --local-rank argument, like torch.distributed.launch",
-     launch_command},
-    {"store", "run a store, where the processes of a job meet", store_command},
+    {"launch", "run for programs that expect a --local-rank argument, as torch.distributed.launch", launch_command},
+    {"store", "run a store in which the processes of a job meet", store_command},
     {"demo", "train a small GPT on two ranks, in about a minute", demo_command},
-    {"ckpt", "look into files of tensors and checkpoints, compare and convert them", ckpt_command},
+    {"ckpt", "show, compare and convert files of tensors and checkpoints", ckpt_command},
 };
 
 std::string help_text() {
@@ -36,7 +35,7 @@ std::string help_text() {
   return text;
 }
 
-/// Becomes `cohort-<name>` if there is such a program; returns if not.
+/// Becomes `cohort-<name>` if there is such a program; otherwise returns.
 void try_helper_program(const std::string& name, std::vector<std::string> arguments) {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -83,8 +82,7 @@ int ckpt_command(const std::vector<std::string>& arguments) {
   try_helper_program("ckpt", arguments);
   base::log_error(
       "cohort ckpt needs the program cohort-ckpt, which is neither beside cohort nor in PATH\n"
-      "  hint: both come with an installation of Cohort; where files of data sets and checkpoints were left out, build "
-      "it with them");
+      "  hint: install both from one build of Cohort; a build without cohort/files has no cohort-ckpt");
   return 1;
 }
 

@@ -46,7 +46,7 @@ Result<void> take_seconds(const std::string& name, const std::string& text, mill
   return {};
 }
 
-/// Accepts torchrun's words, which change nothing here.
+/// Accepts torchrun's values, which have no effect here.
 Result<void> check_start_method(const std::string& method) {
   const std::vector<std::string> methods = {"spawn", "fork", "forkserver"};
   if (std::find(methods.begin(), methods.end(), method) != methods.end()) return {};
@@ -58,17 +58,17 @@ Result<void> check_logs_specs(const std::string& specs) {
   if (specs.empty() || specs == "default") return {};
   return Error(fmt::format("--logs-specs={} names a plug-in of Python's torchrun, which this launcher cannot load",
                            specs))
-      .with_hint("--log-dir, --redirects, --tee and the filters say where output goes");
+      .with_hint("use --log-dir, --redirects, --tee and the filters to choose where output goes");
 }
 
-/// The table of flags: the names, what --help says of each, and where in LaunchFlags it stands once it is read.
+/// The table of flags: their names, their --help texts, and the members of LaunchFlags that they set.
 class FlagTable {
  public:
   explicit FlagTable(elastic::LaunchFlags& flags);
 
   std::string help() const { return app_.help(); }
   std::vector<Flag> names() const;
-  /// Of a flag given twice the last counts.
+  /// Reads flags. If a flag is given twice, the last one counts.
   Result<void> read(const std::vector<GivenFlag>& given);
 
  private:
@@ -77,9 +77,9 @@ class FlagTable {
   void add_program_flags();
   void add_log_flags();
   void add_failure_flags();
-  /// Adds a flag that `take` reads; of several errors the first counts.
+  /// Adds a flag that `take` reads. Of several errors the first counts.
   void add(const std::string& name, std::function<Result<void>(const std::string& text)> take, const char* description);
-  /// An empty number, as of a variable that a template left empty, is not given.
+  /// An empty number, such as that of a variable that a template left empty, counts as not given.
   template <typename Number>
   void add_number(const std::string& name, int min, Number* number, const char* description);
   void add_seconds(const std::string& name, milliseconds* seconds, const char* description);
@@ -127,7 +127,7 @@ void FlagTable::add_seconds(const std::string& name, milliseconds* seconds, cons
 }
 
 void FlagTable::add_size_flags() {
-  app_.option_defaults()->group("How many ranks and where");
+  app_.option_defaults()->group("Ranks and their devices");
   app_.add_option("--nproc-per-node", flags_.local_world_size, "Workers on this node: a number, auto, cpu or gpu");
   app_.add_option("--nnodes", flags_.rendezvous.num_nodes,
                   "Number of nodes, or MIN:MAX for a job that nodes may join and leave");
@@ -138,15 +138,15 @@ void FlagTable::add_size_flags() {
                   "CPUs near the worker's GPU: node, socket, exclusive or core-complex");
   app_.add_option(
       "--allocator", flags_.allocator,
-      "Memory of the workers' tensors: default, shared (recycled, and mapped by all ranks of this node), tcmalloc "
-      "or jemalloc");
+      "Allocator of the workers: default, shared (reuses memory, which all ranks of this node map), tcmalloc or "
+      "jemalloc");
   app_.add_option("--gpus", flags_.gpus, "GPUs the workers may see, such as 0,2,3");
   app_.add_flag("--virtual-local-rank", flags_.plan.virtual_local_rank,
                 "Every worker is local rank 0 and sees only its own GPU");
 }
 
 void FlagTable::add_rendezvous_flags() {
-  app_.option_defaults()->group("How nodes meet");
+  app_.option_defaults()->group("Rendezvous of the nodes");
   rendezvous::Flags& meeting = flags_.rendezvous;
   app_.add_option("--rdzv-backend", meeting.backend, "static, c10d, etcd (also etcd-v2) or file");
   app_.add_option("--rdzv-endpoint", meeting.endpoint, "HOST[:PORT] where the nodes meet; a path for file");
@@ -154,18 +154,18 @@ void FlagTable::add_rendezvous_flags() {
   app_.add_option("--rdzv-conf", meeting.conf, "More settings: join_timeout=600,last_call_timeout=30,...");
   add_number("--node-rank", 0, &meeting.node_rank, "This node's number, from 0 (static rendezvous)");
   app_.add_option("--master-addr", meeting.master_address, "Address of node 0 (static rendezvous)");
-  add_number("--master-port", 1, &meeting.master_port, "Port at node 0 (static rendezvous; 29500 on several nodes)");
+  add_number("--master-port", 1, &meeting.master_port, "Port of node 0 (static rendezvous; 29500 on several nodes)");
   app_.add_option("--local-addr", flags_.plan.rendezvous.local_address,
                   "Address at which the other nodes reach this one");
 }
 
 void FlagTable::add_program_flags() {
-  app_.option_defaults()->group("What to start");
+  app_.option_defaults()->group("Program");
   elastic::WorkerProgram& program = flags_.plan.program;
   app_.add_flag("-m,--module", program.as_module, "PROGRAM is a Python module, as in python -m");
   app_.add_flag("--no-python", program.without_python, "Execute PROGRAM directly, even a .py file");
   app_.add_flag("--run-path", program.as_path, "PROGRAM is a Python script, folder or archive");
-  add("--start-method", check_start_method, "Without effect: workers are programs of their own");
+  add("--start-method", check_start_method, "Has no effect: each worker is a program of its own");
   add(
       kConfigFlag, [](const std::string&) { return Result<void>(); },
       "TOML file with flags, such as nproc-per-node = 4");
@@ -175,32 +175,33 @@ void FlagTable::add_log_flags() {
   app_.option_defaults()->group("Output");
   app_.add_option("--log-dir", flags_.plan.logs.folder, "Folder for log and error files (default: a temporary one)");
   app_.add_option("-r,--redirects", flags_.redirects,
-                  "Output to files instead: 0 none, 1 stdout, 2 stderr, 3 both; by local rank: 0:1,1:3");
-  app_.add_option("-t,--tee", flags_.tee, "The same, but also to the console, with a prefix on each line");
+                  "Write output to files only: 0 none, 1 stdout, 2 stderr, 3 both; by local rank: 0:1,1:3");
+  app_.add_option("-t,--tee", flags_.tee,
+                  "Write output to files and, with a prefix on each line, to the console; values as for -r");
   app_.add_option("--local-ranks-filter", flags_.local_ranks_filter, "Show only these local ranks, such as 0,2");
   app_.add_option("--duplicate-stdout-filters", flags_.duplicate_stdout_filters,
                   "Copy teed lines that contain one of these texts to filtered_stdout.log");
   app_.add_option("--duplicate-stderr-filters", flags_.duplicate_stderr_filters,
                   "Copy teed lines that contain one of these texts to filtered_stderr.log");
   app_.add_option("--event-log-handler", flags_.event_log_handler, "null, or console: a JSON line per event on stderr");
-  add("--logs-specs", check_logs_specs, "Only \"default\": others are plug-ins of Python's torchrun");
+  add("--logs-specs", check_logs_specs, "Only \"default\" is possible; others are plug-ins of Python's torchrun");
 }
 
 void FlagTable::add_failure_flags() {
   app_.option_defaults()->group("Stopping and failures");
   elastic::LaunchPlan& plan = flags_.plan;
   add_number("--max-restarts", 0, &plan.rendezvous.max_restarts,
-             "How many times all workers may be restarted after a failure");
+             "How often all workers may be restarted after a failure");
   add_seconds("--restart-backoff", &plan.restart_backoff,
               "Seconds before the first restart; doubled before each further one, at most 60");
-  add_seconds("--shutdown-timeout", &plan.shutdown_timeout, "Seconds from SIGTERM to SIGKILL (default 30)");
+  add_seconds("--shutdown-timeout", &plan.shutdown_timeout, "Seconds between SIGTERM and SIGKILL (default 30)");
   app_.add_option("--signals-to-handle", flags_.signals_to_handle,
                   "Signals that end the job; they are forwarded to the workers");
-  add_seconds("--monitor-interval", &ignored_, "Without effect: exits are noticed at once");
+  add_seconds("--monitor-interval", &ignored_, "Has no effect: exits are noticed at once");
 }
 
 FlagTable::FlagTable(elastic::LaunchFlags& flags) : flags_(flags) {
-  app_.set_help_flag();  // its own is the first option; ours comes last
+  app_.set_help_flag();  // CLI11's own help flag would be the first option; ours is the last
   app_.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app_.formatter(std::make_shared<HelpFormatter>());
   app_.get_formatter()->column_width(34);
@@ -215,10 +216,10 @@ FlagTable::FlagTable(elastic::LaunchFlags& flags) : flags_(flags) {
   add_failure_flags();
   app_.option_defaults()->group("Other");
   app_.set_help_flag("-h,--help", "Show this text");
-  // torchrun's older way to be started; cohort launch turns it off.
+  // For torchrun's older way to start programs; cohort launch disables it.
   app_.add_flag_callback(
       "--use-env", [&] { flags_.plan.program.adds_local_rank = false; },
-      "For cohort launch: give workers no --local-rank argument");
+      "With cohort launch: do not pass --local-rank to the workers");
   for (CLI::Option* option : app_.get_options()) {
     if (option->get_items_expected_max() > 0) option->type_name("VALUE");
   }
@@ -252,7 +253,7 @@ std::string environment_name(const std::string& flag) {
   return name;
 }
 
-/// PET_* variables as flags that stand before the command line's own.
+/// Returns PET_* variables as flags that come before the command line's own.
 Result<std::vector<GivenFlag>> flags_from_environment(const std::vector<Flag>& flags) {
   std::vector<GivenFlag> given;
   for (const Flag& flag : flags) {
@@ -271,13 +272,13 @@ Result<std::vector<GivenFlag>> flags_from_environment(const std::vector<Flag>& f
   return given;
 }
 
-/// Where the variable is not set, `time` stays.
+/// Leaves `time` unchanged if the variable is not set.
 Result<void> take_seconds_of_variable(const char* name, milliseconds* time) {
   const auto text = base::get_env(name);
   return text ? take_seconds(name, *text, time) : Result<void>();
 }
 
-/// Reads what has no flag, as in torchrun.
+/// Reads the variables that have no flag, as torchrun does.
 Result<void> take_variables(bool has_shutdown_timeout, elastic::LaunchPlan& plan) {
   if (base::get_env("TORCHELASTIC_ENABLE_FILE_TIMER").value_or("") == "1") {
     plan.timer_file = base::get_env("TORCHELASTIC_TIMER_FILE").value_or("");
@@ -292,13 +293,13 @@ Result<void> take_variables(bool has_shutdown_timeout, elastic::LaunchPlan& plan
   return take_seconds_of_variable("TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT", &plan.stuck_timeout);
 }
 
-/// Later ones win; "" where there is none.
+/// Returns the last value of the flag; "" if there is none.
 std::string value_among(const std::vector<GivenFlag>& flags, const char* name) {
   const auto found = std::find_if(flags.rbegin(), flags.rend(), [&](const auto& flag) { return flag.name == name; });
   return found == flags.rend() ? "" : found->value.value_or("");
 }
 
-/// Fills `flags`; the text is help to print, if that was asked for.
+/// Fills `flags`. Returns the help text if help was requested.
 Result<std::optional<std::string>> parse(const std::vector<std::string>& arguments, elastic::LaunchFlags& flags) {
   FlagTable table(flags);
   const std::vector<Flag> known = table.names();

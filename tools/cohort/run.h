@@ -1,4 +1,4 @@
-/// What `cohort run` makes of its words.
+/// Parses the command line of `cohort run`.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace cohort::cli {
 
-/// Fills `flags` from the words, PET_* variables and --config's file; the text is help to print, if that was asked for.
+/// Fills `flags` from the arguments, PET_* variables and --config's file. Returns the help text if help was requested.
 base::Result<std::optional<std::string>> parse_run_flags(const std::vector<std::string>& arguments,
                                                          elastic::LaunchFlags* flags);
 

@@ -1,4 +1,4 @@
-// cohort store: a store alone, for jobs whose rendezvous should not depend on one of their nodes.
+// cohort store: runs only a store, for jobs whose rendezvous should not depend on one of their nodes.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -19,7 +19,7 @@ namespace cohort::cli {
 namespace {
 
 int serve(const store::TcpServerOptions& options) {
-  // Before the server's thread begins, so that it leaves them to us.
+  // Blocked before the server's thread starts, so that this thread receives them.
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
@@ -34,7 +34,7 @@ int serve(const store::TcpServerOptions& options) {
     base::log_debug("the store has no token: anyone who can reach it may change any key");
   }
   const auto host = options.host.empty() ? "all interfaces" : options.host;
-  // A pipe that nobody reads must not keep signals away.
+  // A pipe that nobody reads must not delay signals.
   pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
   (void)base::write_all(STDOUT_FILENO, fmt::format("store: listening on {}, port {}\n", host, (*server)->port()));
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
@@ -46,7 +46,7 @@ int serve(const store::TcpServerOptions& options) {
 const std::map<std::string, base::IpFamily> kFamilies{
     {"any", base::IpFamily::kAny}, {"4", base::IpFamily::kV4}, {"6", base::IpFamily::kV6}};
 
-// What is wrong, or an empty text.
+// Returns what is wrong, or an empty text.
 std::string port_problem(const std::string& text) {
   const auto number = base::parse_int(text);
   if (number && *number >= 0 && *number <= 65535) return {};

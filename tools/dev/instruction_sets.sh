@@ -62,7 +62,7 @@ summary=()
 failed=0
 for set in "${sets[@]}"; do
   mkl=${of_mkl[$set]:-}
-  [[ $mkl ]] || { echo "instruction_sets: \"$set\" is none of default, avx2 and avx512" >&2; exit 2; }
+  [[ $mkl ]] || { echo "instruction_sets: \"$set\" is not default, avx2 or avx512" >&2; exit 2; }
   if ! has "$set"; then
     summary+=("$set: left out, since this processor has no $set")
     continue

@@ -1,4 +1,4 @@
-/// Result<T>: a value, or an Error that knows what went wrong, where, why (a chain of causes) and what to do next.
+/// Result<T>: a value, or an Error that says what went wrong, where, why (a chain of causes) and what to do next.
 ///
 ///     Result<Config> load(const std::string& path) {
 ///       Result<std::string> text = read_file(path);
@@ -6,7 +6,7 @@
 ///       ...
 ///     }
 ///
-/// The layers without LibTorch return it; the C++ API turns it into LibTorch's own exceptions in one place.
+/// The layers without LibTorch return it. The C++ API turns it into LibTorch's own exceptions in one place.
 #pragma once
 
 #include <memory>

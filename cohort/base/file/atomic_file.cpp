@@ -27,7 +27,7 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-// Gives a file without a name a new one beside `path`; empty, and errno set, where that fails.
+// Gives a file without a name a new name beside `path`. Returns an empty text and sets errno if that fails.
 std::string name_file(int fd, const std::string& path) {
   const std::string source = "/proc/self/fd/" + std::to_string(fd);
   std::random_device random;
@@ -38,13 +38,14 @@ std::string name_file(int fd, const std::string& path) {
   return "";
 }
 
-// Much for a disk, little beside the memory that waits to be written.
+// A large amount for a disk, but small beside the memory that waits to be written.
 constexpr uint64_t kWriteBackBytes = uint64_t{16} << 20;
 
-// After a write of `size` bytes at `offset`.
+// Starts the write-back after a write of `size` bytes at `offset`.
 void start_write_back(int fd, uint64_t offset, uint64_t size) {
   if (offset / kWriteBackBytes == (offset + size) / kWriteBackBytes) return;
-  // The whole file: other threads may have written parts that were left out before. Not every file system can; the sync can.
+  // Asks for the complete file, because other threads may have written ranges that were left out before. Not every file system
+  // supports this; the sync at the end does the rest.
   (void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
 }
 
@@ -74,10 +75,10 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, Sync sync) {
   if (stat(file.path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     return Error("there is something other than a plain file at \"" + path + "\"");
   }
-  // Without a name, so that nothing is left behind where the process is killed while it writes.
+  // Creates a file without a name, so that nothing is left behind if the process is killed while it writes.
   file.fd_.reset(open(folder_of(file.path_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (file.fd_) return file;
-  // Not every file system has such files.
+  // Not every file system supports files without a name.
   std::string name = file.path_ + ".XXXXXX";
   file.fd_.reset(mkostemp(name.data(), O_CLOEXEC));
   if (!file.fd_) {

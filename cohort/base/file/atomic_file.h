@@ -1,4 +1,4 @@
-/// AtomicFile: a file written piece by piece that appears at its path whole or not at all.
+/// AtomicFile: a file that is written piece by piece and appears at its path complete or not at all.
 #pragma once
 
 #include <cstdint>
@@ -10,34 +10,34 @@
 
 namespace cohort::base {
 
-/// Whether a file that was written is on the disk, or in the system's memory only: then a power cut may lose it.
+/// Whether a written file is synced to the disk. With kNo it may be in the system's memory only, and a power cut may lose it.
 enum class Sync : uint8_t { kYes, kNo };
 
-/// Writes to a file at `offset`; other threads may write other parts meanwhile. `path` is for the error. `sync`: whether the
-/// file is synced in the end: then the kernel is asked from time to time to begin writing to the disk, and the sync finds
-/// little left.
+/// Writes to a file at `offset`. Other threads may write other ranges at the same time. Errors name `path`. `sync` says whether
+/// the file is synced in the end: if so, this asks the kernel from time to time to begin writing to the disk, so that the sync
+/// has little left to do.
 Result<void> write_at(int fd, uint64_t offset, std::string_view data, const std::string& path, Sync sync);
 
-/// A temporary file (mode 0600) in the folder of `path`, without a name where the file system has such files: then nothing
-/// is left of it when the process is killed. The destructor removes it unless commit() succeeded.
+/// A temporary file (mode 0600) in the folder of `path`. It has no name if the file system supports that, so that nothing is left
+/// if the process is killed. The destructor removes it unless commit() succeeded.
 class AtomicFile {
  public:
-  /// A link is followed. Fails when something other than a plain file is at `path`. `sync`: what commit() does.
+  /// Follows a link. Fails if something other than a regular file is at `path`. `sync` decides what commit() does.
   static Result<AtomicFile> create(const std::string& path, Sync sync = Sync::kYes);
   AtomicFile(AtomicFile&& other) noexcept = default;
   ~AtomicFile();
 
-  /// Behind what write() wrote before.
+  /// Appends to what write() has written before.
   Result<void> write(std::string_view data);
-  /// Syncs the file to disk, renames it to the path and syncs the folder. Only its owner may read it, whatever the file that it
-  /// replaces allowed.
+  /// Syncs the file to disk, renames it to the path and syncs the folder. Only the file's owner may read it, even if the file
+  /// that it replaces allowed more.
   Result<void> commit();
 
-  /// Takes room for `size` bytes, where the file system can; the file is that long then. A full disk is found out here.
+  /// Reserves `size` bytes if the file system supports it; the file then has this length. A full disk is an error here.
   Result<void> reserve(uint64_t size);
-  /// Gives back what is behind `size` bytes.
+  /// Frees what is behind `size` bytes.
   Result<void> truncate(uint64_t size);
-  /// Other parts may be written meanwhile by other threads.
+  /// Writes at `offset`. Other threads may write other ranges at the same time.
   Result<void> write_at(uint64_t offset, std::string_view data) {
     return base::write_at(fd_.get(), offset, data, path_, sync_);
   }
@@ -49,11 +49,11 @@ class AtomicFile {
   std::string temporary_path_;
   Fd fd_;
   Sync sync_ = Sync::kYes;
-  /// Where write() goes on.
+  /// The offset at which write() goes on.
   uint64_t end_ = 0;
 };
 
-/// Replaces `path` by a file with `data` that only its owner may read. After a crash the path holds either the old or the new
+/// Replaces `path` with a file of `data` that only its owner may read. After a crash the path has either the old or the new
 /// content.
 Result<void> write_file_atomically(const std::string& path, std::string_view data);
 

@@ -31,7 +31,7 @@ Result<void> check_room(const std::string& folder, uint64_t num_bytes, const std
   std::string place = folder.empty() ? "." : folder;
   struct statvfs room {};
   while (statvfs(place.c_str(), &room) != 0) {
-    if (errno != ENOENT || place == "." || place == "/") return {};  // whoever writes there will say why it cannot
+    if (errno != ENOENT || place == "." || place == "/") return {};  // the write itself will report why it fails
     const std::string above = std::filesystem::path(place).parent_path().string();
     place = above.empty() ? "." : above == place ? "/" : above;
   }

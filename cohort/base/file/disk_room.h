@@ -1,4 +1,4 @@
-/// Handles a full disk, a limit on the size of files, and a limit on open files.
+/// Handles a full disk, a limit on the size of files, and a limit on the number of open files.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,20 @@
 
 namespace cohort::base {
 
-/// `error` with a hint that says what has run out, where it is something that has: the room in `folder`, the limit on the size of
-/// files, or the one on open files.
+/// Returns `error` with a hint if `reason` (an errno) says that something has run out: space in `folder`, the limit on the size
+/// of files, or the limit on the number of open files.
 Error with_room_hint(Error error, int reason, const std::string& folder);
 
-/// An error where `folder`, or the folder that will hold it, has no room for so many bytes. Asked before anything is written, and
-/// before a file system is asked for room, which some take piece by piece until the disk is full. `what`: what needs it.
+/// Returns an error if `folder`, or the nearest folder above it that exists, has less free space than `num_bytes`. Call it before
+/// writing, and before reserving: some file systems reserve piece by piece until the disk is full. `what` names what needs the
+/// space.
 Result<void> check_room(const std::string& folder, uint64_t num_bytes, const std::string& what);
 
-/// A write beyond the limit on the size of files (ulimit -f) is an error (EFBIG) from now on, like one to a full disk; by default
-/// it ends the process by SIGXFSZ. Does nothing where the program has chosen what the signal does.
+/// Makes a write beyond the limit on the size of files (ulimit -f) an error (EFBIG), like a write to a full disk. By default it
+/// ends the process with SIGXFSZ. Does nothing if the program has set a handler for this signal.
 void survive_size_limit();
-/// Whether survive_size_limit() has changed what the signal does: children have the default again. May be called after a fork.
+/// Whether survive_size_limit() has changed the handling of the signal: children get the default again. May be called after a
+/// fork.
 bool has_size_limit_survived();
 
 }  // namespace cohort::base

@@ -32,7 +32,7 @@ Result<Pipe> make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Error(fmt::format("cannot make a pipe: {}", errno_text(errno)));
   Pipe pipe{Fd(ends[0]), Fd(ends[1])};
-  // Where a program was started with closed standard streams, the lowest free numbers are theirs.
+  // If a program was started with closed standard streams, the lowest free numbers belong to them.
   for (Fd* end : {&pipe.read_end, &pipe.write_end}) {
     if (end->get() > STDERR_FILENO) continue;
     end->reset(::fcntl(end->get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
@@ -52,7 +52,7 @@ Result<std::string> read_file(const std::string& path, size_t limit) {
     if (size > limit) return Error(fmt::format("\"{}\" has more than {}", path, format_bytes(limit)));
     text.reserve(size + 1);
   }
-  std::vector<char> buffer(size_t{64} * 1024);  // not on the stack, which may be no larger (ulimit -s)
+  std::vector<char> buffer(size_t{64} * 1024);  // not on the stack, which may be limited to less (ulimit -s)
   for (;;) {
     const ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;

@@ -1,4 +1,4 @@
-/// Files: an owned descriptor, reading whole files, replacing files so that a reader never sees half of one.
+/// Files: an owned descriptor, reading complete files, replacing files so that a reader never sees half of one.
 #pragma once
 
 #include <string>
@@ -37,17 +37,17 @@ struct Pipe {
 };
 Result<Pipe> make_pipe();
 
-/// The whole file, which must be a regular one (open_file.h). Works for files in /proc, whose size is not known beforehand. Fails
-/// on one that has more than `limit` bytes.
+/// Reads a complete regular file (open_file.h). Works for files in /proc, whose size is not known beforehand. Fails if the file
+/// has more than `limit` bytes.
 Result<std::string> read_file(const std::string& path, size_t limit = size_t{64} << 20);
 
-/// Writes every byte, going on after interruptions and short writes. `name`: the file, for the error.
+/// Writes every byte and goes on after interruptions and short writes. Errors name the file `name`.
 Result<void> write_all(int fd, std::string_view data, const std::string& name = {});
 
-/// The folder for temporary files: TMPDIR, or /tmp where that is not set or empty.
+/// The folder for temporary files: TMPDIR, or /tmp if that is not set or is empty.
 std::string temporary_folder();
 
-/// Opens a regular file for writing from the start, creating it with mode 0600; closed on exec.
+/// Opens a regular file for writing, empties it, and creates it with mode 0600 if needed; closed on exec.
 Result<Fd> open_for_writing(const std::string& path);
 
 /// Creates the folder and those above it. Succeeds if it is there already.

@@ -1,6 +1,7 @@
-/// Short messages on stderr: `[cohort] warning: text`. A message is one write, so lines of several ranks do not tear.
+/// Short messages on stderr: `[cohort] warning: text`. Each message is written with one call, so lines of several ranks do not
+/// mix.
 ///
-/// COHORT_LOG_LEVEL chooses what is shown: error, warning (default), info or debug. It is read at the first message.
+/// COHORT_LOG_LEVEL chooses which messages are shown: error, warning (default), info or debug. It is read at the first message.
 /// Thread-safety: every function may be called from any thread.
 #pragma once
 
@@ -12,7 +13,7 @@ namespace cohort::base {
 
 enum class LogLevel { kError = 0, kWarning = 1, kInfo = 2, kDebug = 3 };
 
-/// "warning" -> kWarning, in any case; nothing for an unknown word.
+/// Converts "warning" to kWarning, in upper or lower case. Returns nothing for an unknown word.
 std::optional<LogLevel> parse_log_level(std::string_view word);
 LogLevel log_level();
 void set_log_level(LogLevel level);
@@ -26,7 +27,7 @@ inline void log_warning(std::string_view message) { log(LogLevel::kWarning, mess
 inline void log_info(std::string_view message) { log(LogLevel::kInfo, message); }
 inline void log_debug(std::string_view message) { log(LogLevel::kDebug, message); }
 
-/// As log_warning, but each text only once in this process. Returns true if it was the first time.
+/// As log_warning, but writes each text only once in this process. Returns true the first time.
 bool warn_once(const std::string& message);
 
 }  // namespace cohort::base

@@ -6,15 +6,15 @@
 
 namespace cohort::base {
 
-/// TERM is set, and not "dumb": a terminal knows how to erase a line, and colours.
+/// Whether TERM is set and is not "dumb": such a terminal can erase a line and show colors.
 bool is_term_clever();
-/// True for such a terminal.
+/// Whether `fd` is such a terminal.
 bool is_clever_terminal(int fd);
-/// Erases the line where the cursor stands: whoever rewrites one there writes it again.
+/// Erases the line at the cursor. A program that rewrites a line there writes it again.
 inline constexpr std::string_view kEraseLine = "\r\x1b[2K";
 /// kEraseLine on a clever terminal, else "".
 std::string fresh_line(int fd);
-/// Writes whole lines to stderr, the first on a fresh line, by one write as far as the system allows. Errors are forgotten.
+/// Writes complete lines to stderr, the first on a fresh line, with one write call if the system allows it. Ignores errors.
 void write_message(std::string_view lines);
 
 }  // namespace cohort::base

@@ -42,8 +42,8 @@ std::optional<double> quota_in_folder(const std::string& folder, bool version2) 
   return quota && period ? quota_of(*quota, *period) : std::nullopt;
 }
 
-// A limit may sit in any folder between the process's own group and the root. Inside a container the host's path
-// is not visible, and the root is the container's own group; walking up ends there in both cases.
+// A limit may be set in any folder between the process's own group and the root. Inside a container the host's path is not
+// visible, and the root is the container's own group; walking up ends there in both cases.
 void take_smallest_quota(const std::string& root, std::string path, bool version2, std::optional<double>& limit) {
   for (;;) {
     const auto quota = quota_in_folder(root + path, version2);

@@ -1,4 +1,4 @@
-/// How many cores this process may really use, and how many threads each rank should take.
+/// The number of cores that this process may use, and the number of threads for each rank.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@ int available_cores();
 /// Returns available_cores() / ranks_on_host, at least 1.
 int default_threads_per_rank(int ranks_on_host);
 
-/// The cgroup quota in cores; nothing if there is none.
-/// `mount` is where cgroups are mounted, `membership` the text of /proc/self/cgroup.
+/// Returns the cgroup quota in cores; nothing if there is none. `mount` is the folder where cgroups are mounted, `membership` the
+/// text of /proc/self/cgroup.
 std::optional<double> cgroup_core_limit(const std::string& mount, const std::string& membership);
 
 }  // namespace cohort::base

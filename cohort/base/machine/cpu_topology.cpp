@@ -20,7 +20,7 @@ int number_in(const std::string& path, int otherwise) {
   return number ? static_cast<int>(*number) : otherwise;
 }
 
-/// The lowest CPU of a list such as "4,12"; `otherwise` without one.
+/// Returns the lowest CPU of a list such as "4,12"; `otherwise` if the list is empty.
 int first_in(const std::string& path, int otherwise) {
   const Result<std::string> text = read_file(path);
   if (!text) return otherwise;
@@ -28,7 +28,7 @@ int first_in(const std::string& path, int otherwise) {
   return cpus && !cpus->empty() ? cpus->front() : otherwise;
 }
 
-/// In order; none where the folder cannot be read.
+/// Returns the names in order; an empty list if the folder cannot be read.
 std::vector<std::string> names_in(const std::string& folder) {
   auto names = names_in_folder(folder);
   return names ? *std::move(names) : std::vector<std::string>();

@@ -1,4 +1,4 @@
-/// Which CPUs there are and what they share: cores, caches, NUMA nodes, sockets.
+/// The CPUs of this machine and what they share: cores, caches, NUMA nodes, sockets.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace cohort::base {
 
-/// A logical CPU. Numbers are the kernel's; `core` and `cache` are the lowest CPU that shares the physical core or the
+/// A logical CPU. The numbers are the kernel's; `core` and `cache` are the lowest CPU that shares the physical core or the
 /// last-level cache.
 struct Cpu {
   int id = 0;
@@ -19,16 +19,16 @@ struct Cpu {
   bool operator==(const Cpu&) const = default;
 };
 
-/// "0-3,8" as {0, 1, 2, 3, 8}. An error for anything else, and for more than a million CPUs.
+/// Parses "0-3,8" to {0, 1, 2, 3, 8}. Returns an error for anything else, and for more than a million CPUs.
 Result<std::vector<int>> parse_cpu_list(const std::string& text);
 
 /// The CPUs this process may run on, in ascending order.
 std::vector<int> allowed_cpus();
 
-/// The given CPUs as `folder` describes them; what it does not say is 0, or the CPU itself.
+/// Reads what `folder` says of the given CPUs. Numbers that it does not have are 0, or the CPU itself.
 std::vector<Cpu> read_cpus(const std::vector<int>& ids, const std::string& folder = "/sys/devices/system");
 
-/// The NUMA node of each NVIDIA GPU in the order of their bus addresses, which CUDA_DEVICE_ORDER=PCI_BUS_ID uses; -1 where it
+/// The NUMA node of each NVIDIA GPU, in the order of their bus addresses (as with CUDA_DEVICE_ORDER=PCI_BUS_ID). -1 means that it
 /// is not known.
 std::vector<int> gpu_numa_nodes(const std::string& driver = "/proc/driver/nvidia/gpus",
                                 const std::string& devices = "/sys/bus/pci/devices");

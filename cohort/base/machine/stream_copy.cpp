@@ -34,7 +34,7 @@ void stream_copy(std::byte* to, const std::byte* from, size_t num_bytes) {
     _mm_stream_si128(target + 2, c);
     _mm_stream_si128(target + 3, d);
   }
-  _mm_sfence();  // commit() must not be seen before
+  _mm_sfence();  // makes the copied bytes visible before commit()
   std::memcpy(to + at, from + at, num_bytes - at);
 }
 

@@ -1,12 +1,12 @@
-/// Copies to memory that will not be read soon, past the caches: a state's bytes would push out what the next step needs, and a
-/// store through the cache reads the line first, which makes three trips over the memory bus instead of two.
+/// Copies to memory that will not be read soon, past the caches. A copy of a state through the cache would evict what the next
+/// step needs, and each store would read its cache line first: three trips over the memory bus instead of two.
 #pragma once
 
 #include <cstddef>
 
 namespace cohort::base {
 
-/// As memcpy.
+/// Copies as memcpy does.
 void stream_copy(std::byte* to, const std::byte* from, size_t num_bytes);
 
 }  // namespace cohort::base

@@ -21,9 +21,9 @@ namespace http = boost::beast::http;
 constexpr size_t kMaxHead = 8 * 1024;
 constexpr size_t kMaxBody = 64 * 1024;
 constexpr size_t kMaxConnections = 16;
-/// Before others have their turn.
+/// The number of clients accepted before others have their turn.
 constexpr int kMaxAccepts = 64;
-/// What may come after a request before we hang up.
+/// The number of bytes after a request that the server reads before it closes the connection.
 constexpr size_t kMaxDiscarded = 1 << 20;
 
 std::string reason_of(int status) {
@@ -36,7 +36,7 @@ std::string answer_text(const HttpResponse& response, bool has_body) {
                      has_body ? response.body : std::string());
 }
 
-/// The answer to what the parser does not take.
+/// Returns the status for a request that the parser refuses.
 int status_of(boost::system::error_code problem) {
   if (problem == http::error::need_more) return 0;
   if (problem == http::error::header_limit) return 431;
@@ -83,7 +83,7 @@ Result<HttpServer> HttpServer::create(std::vector<Fd> listeners, Handler handler
   server.epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
   if (!server.epoll_) return Error(fmt::format("epoll_create1: {}", errno_text(errno)));
   for (const Fd& listener : listeners) {
-    // Edge-triggered: where no descriptor is left for a client, it does not keep us busy.
+    // Edge-triggered, so that a client for which no descriptor is left does not keep this thread busy.
     epoll_event event{};
     event.events = EPOLLIN | EPOLLET;
     event.data.fd = listener.get();
@@ -129,7 +129,7 @@ void HttpServer::accept_from(int listener) {
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) continue;
     connections_.push_back(std::make_unique<Connection>(Connection{std::move(socket), {}, {}}));
   }
-  // More clients may wait. Setting the event again makes the kernel report them in the next round.
+  // More clients may be waiting. Setting the event again makes the kernel report them in the next round.
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
   event.data.fd = listener;
@@ -146,7 +146,7 @@ void HttpServer::watch(int socket, bool for_writing) {
 bool HttpServer::advance(Connection& connection) {
   if (connection.output.empty()) return read_request(connection);
   if (connection.sent < connection.output.size()) return send_answer(connection);
-  // The answer is out. The client hangs up first: closing with something unread could take the answer from it.
+  // The answer has been sent. The client closes first: closing with unread bytes could take the answer from it.
   char buffer[4096];
   for (;;) {
     const ssize_t size = ::recv(connection.socket.get(), buffer, sizeof buffer, 0);

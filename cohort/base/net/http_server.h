@@ -1,12 +1,13 @@
-/// A small HTTP/1.1 server for probes and diagnostics: one request per connection, everything bounded, no wait for any client.
+/// A small HTTP/1.1 server for probes and diagnostics: one request per connection, limits on everything, and it never waits for a
+/// client.
 ///
-/// It has no thread. Whoever has one waits until fd() is readable and calls serve():
+/// It has no thread of its own. The owner waits until fd() is readable and calls serve():
 ///
 ///     auto server = HttpServer::create(std::move(sockets), [](const HttpRequest&) { return HttpResponse{.body = "hello\n"}; });
 ///     while (poll(server->fd(), POLLIN)) server->serve();
 ///
-/// A request has 8 KiB of head and 64 KiB of body at most. 16 connections are open at once; one more takes the place of the
-/// oldest, so that clients that send nothing, or read nothing, keep nobody out.
+/// A request may have 8 KiB of headers and 64 KiB of body. At most 16 connections are open at once; one more replaces the oldest,
+/// so clients that send or read nothing block nobody.
 #pragma once
 
 #include <functional>
@@ -23,7 +24,7 @@ namespace cohort::base {
 
 struct HttpRequest {
   std::string method;
-  /// Without the query.
+  /// The path without the query.
   std::string path;
   QueryParameters parameters;
   std::string body;
@@ -35,28 +36,30 @@ struct HttpResponse {
   std::string body;
 };
 
-/// What has arrived of a request so far. Status 0: more must come. 200: it is whole. Others: the answer to what is no request.
+/// The state of a partly received request. Status 0: more must come. 200: it is complete. Others: the answer to a malformed
+/// request.
 struct HttpProgress {
   int status = 0;
   HttpRequest request;
 };
-/// Pure.
+/// Parses the bytes received so far. Pure.
 HttpProgress parse_http_request(std::string_view bytes);
 
 /// Thread-safety: one thread at a time.
 class HttpServer {
  public:
-  /// Is called by serve(), must not throw, and holds the other clients up while it runs.
+  /// Answers a request. serve() calls it; it must not throw, and other clients wait while it runs.
   using Handler = std::function<HttpResponse(const HttpRequest& request)>;
 
-  /// Takes over listening sockets, non-blocking ones. HEAD reaches the handler as such; its answer's body is left out.
+  /// Takes over listening, non-blocking sockets. The handler gets HEAD requests, too; the server leaves out the body of their
+  /// answers.
   static Result<HttpServer> create(std::vector<Fd> listeners, Handler handler);
   HttpServer(HttpServer&& other) noexcept;
   ~HttpServer();
 
-  /// Readable while there is something for serve() to do.
+  /// Readable while serve() has something to do.
   int fd() const { return epoll_.get(); }
-  /// Does what can be done without waiting.
+  /// Does all that it can without waiting.
   void serve();
 
  private:
@@ -64,7 +67,7 @@ class HttpServer {
 
   HttpServer() = default;
   void accept_from(int listener);
-  /// False: the connection is over.
+  /// Returns false when the connection is over.
   bool advance(Connection& connection);
   bool read_request(Connection& connection);
   bool send_answer(Connection& connection);
@@ -73,7 +76,7 @@ class HttpServer {
   Fd epoll_;
   std::vector<Fd> listeners_;
   Handler handler_;
-  /// The oldest first.
+  /// The oldest connection first.
   std::vector<std::unique_ptr<Connection>> connections_;
 };
 

@@ -107,7 +107,7 @@ std::vector<std::string> own_addresses() {
 std::string address_towards(const std::string& host, int port, IpFamily family) {
   const auto found = look_up(host.c_str(), port, family);
   if (!found) return reachable_address(family);
-  // Sends nothing: the kernel chooses the interface.
+  // Sends no packet; the kernel only chooses the interface.
   const auto& first = **found;
   const Fd socket(::socket(first.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage address{};

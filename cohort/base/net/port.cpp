@@ -17,7 +17,7 @@
 namespace cohort::base {
 namespace {
 
-/// Binds to any free port of every address; a socket of no family means that the host lacks it.
+/// Binds to any free port on every address. If the host lacks the family, the socket is invalid.
 PortReservation bind_any_port(int family) {
   PortReservation held{Fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)), 0};
   if (!held.socket) return {};
@@ -33,7 +33,7 @@ PortReservation bind_any_port(int family) {
   return held;
 }
 
-/// The process that has the socket open, among those this user may look into.
+/// Returns the process that has the socket open, if this user may inspect it.
 std::optional<PortHolder> find_holder(unsigned long inode) {
   const std::string wanted = fmt::format("socket:[{}]", inode);
   const auto in = [](const std::string& folder) {

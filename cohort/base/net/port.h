@@ -1,8 +1,8 @@
-/// TCP ports: a free one that stays ours until the server that needs it has started, and who holds one that is taken.
+/// TCP ports: reserves a free port until the server that needs it has started, and finds the process that uses a port.
 ///
-/// A port that is picked and closed again can be taken by anyone before it is used. Here a socket stays bound to it,
-/// without listening: the kernel then gives the port to nobody who asks for "any", while a server that names it and
-/// sets SO_REUSEADDR (as c10d's TCPStore does) can bind and listen beside us.
+/// If a port is picked and its socket closed again, anyone can take it before it is used. So a socket stays bound to it, without
+/// listening: the kernel then gives the port to no process that asks for any free port, but a server that names it and sets
+/// SO_REUSEADDR (as c10d's TCPStore does) can bind and listen beside that socket.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct PortReservation {
 
 Result<PortReservation> reserve_port();
 
-/// Of the socket's own end.
+/// Returns the port of the socket's own end.
 int bound_port(int socket);
 
 struct PortHolder {
@@ -31,14 +31,14 @@ struct PortHolder {
 
 struct PortUse {
   bool is_listened_on = false;
-  /// Who listens; nothing when the system hides it (another user's process, another pid namespace).
+  /// The process that listens. Absent if the system hides it (another user's process, another pid namespace).
   std::optional<PortHolder> holder;
 };
 
-/// Who listens on TCP port `port` of any address of this network namespace, from /proc.
+/// Looks up in /proc which process listens on TCP port `port`, on any address of this network namespace.
 PortUse look_up_port(int port);
 
-/// Inode of a socket that listens on `port`, from the text of /proc/net/tcp or tcp6; nothing if there is none. Pure.
+/// Returns the inode of a socket that listens on `port`, from the text of /proc/net/tcp or tcp6; nothing if there is none. Pure.
 std::optional<unsigned long> listening_inode(const std::string& table, int port);
 
 }  // namespace cohort::base

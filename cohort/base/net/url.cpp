@@ -31,7 +31,7 @@ std::string decode(std::string_view text) {
   return plain;
 }
 
-/// Cuts `text` before `mark`. Returns what stands behind the mark; absent without one.
+/// Cuts `text` before `mark`. Returns the text behind the mark; nothing if there is no mark.
 std::optional<std::string_view> cut_at(std::string_view* text, char mark) {
   const size_t place = text->find(mark);
   if (place == std::string_view::npos) return std::nullopt;

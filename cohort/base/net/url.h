@@ -1,5 +1,5 @@
-/// Takes URLs apart, and the pieces of them that users write: "tcp://node0:29500?rank=1", "[fd00::1]:2379", "node0". Pure;
-/// nothing is an error here.
+/// Parses URLs and the parts of them that users write: "tcp://node0:29500?rank=1", "[fd00::1]:2379", "node0". Pure; accepts every
+/// text.
 #pragma once
 
 #include <map>
@@ -13,21 +13,21 @@ namespace cohort::base {
 struct HostAndPort {
   /// An IPv6 address without its brackets.
   std::string host;
-  /// As written; absent without a colon.
+  /// The port as written. Absent if there is no colon.
   std::optional<std::string> port = {};
 };
-/// "host", "host:port", "[v6]", "[v6]:port", and a bare IPv6 address, which has no port.
+/// Splits "host", "host:port", "[v6]", "[v6]:port", and a bare IPv6 address, which has no port.
 HostAndPort split_host_and_port(std::string_view text);
 
 using QueryParameters = std::multimap<std::string, std::string>;
-/// "a=b&c=d", with "%41" and "+" decoded; what is no escape stays as it is. A name without "=" has an empty value.
+/// Parses "a=b&c=d" and decodes "%41" and "+"; a malformed escape stays as it is. A name without "=" has an empty value.
 QueryParameters parse_query(std::string_view query);
 
 struct Url {
-  /// "tcp"; empty without "://".
+  /// The scheme, such as "tcp". Empty if there is no "://".
   std::string scheme;
   HostAndPort place;
-  /// From its "/" on; empty without one.
+  /// The path, beginning with "/". Empty if there is none.
   std::string path;
   QueryParameters parameters;
 };

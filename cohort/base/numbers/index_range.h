@@ -1,4 +1,4 @@
-/// Which indices of a tensor's dimensions somebody has: of meshes, and of files.
+/// Ranges of indices along a tensor's dimensions: the shards of meshes and of files.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ struct IndexRange {
   int64_t size() const { return end - begin; }
   bool operator==(const IndexRange&) const = default;
 };
-/// In the order in which their owner's own tensor has them. None is empty.
+/// Ranges in the order in which the shard has them. No range is empty.
 using IndexRanges = std::vector<IndexRange>;
 
-/// The sum of their sizes.
+/// The sum of the ranges' sizes.
 inline int64_t num_indices(const IndexRanges& ranges) {
   int64_t sum = 0;
   for (const auto& range : ranges) sum += range.size();

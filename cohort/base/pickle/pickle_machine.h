@@ -1,4 +1,4 @@
-/// PickleMachine: pickle's stack machine without the parts that run code. For pickle_reader.h.
+/// PickleMachine: pickle's stack machine, without the operations that run code. For pickle_reader.h.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace cohort::base {
 
 class PickleMachine {
  public:
-  /// What the machine throws, to whoever runs it.
+  /// The exception that the machine throws.
   struct Fault {
     Error error;
   };
@@ -50,7 +50,7 @@ class PickleMachine {
   void push_name(PythonName name);
   void push_tuple(std::vector<PickleValue> items);
   void push_object(const PickleValue& callable, const PickleValue& arguments, bool by_new);
-  /// Calls of names that make plain values. False: `name` is another one.
+  /// Pushes the value of a call that makes a plain value. Returns false if `name` makes no plain value.
   bool push_plain_call(const PythonName& name, const std::vector<PickleValue>& arguments);
   PickleValue pop();
   PickleValue& top();
@@ -74,9 +74,9 @@ class PickleMachine {
   std::vector<PickleValue> stack_;
   std::vector<size_t> marks_;
   std::unordered_map<uint64_t, PickleValue> memo_;
-  /// Texts, and the bytes that they stand for.
+  /// Texts, with the bytes that they encode.
   std::unordered_map<const PickleNode*, std::pair<PickleValue, PickleValue>> encoded_;
-  /// Where the keys of a dict stand in it.
+  /// The position of each key in its dict.
   std::unordered_map<const PickleNode*, std::unordered_map<std::string, size_t>> keys_;
 };
 

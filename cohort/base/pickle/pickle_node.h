@@ -1,4 +1,4 @@
-/// What values of pickles hold that copies share. For PickleValue and its reader.
+/// Nodes of pickled values, which copies share. For PickleValue and its reader.
 #pragma once
 
 #include "cohort/base/pickle/pickle_value.h"
@@ -12,14 +12,14 @@ struct PickleNode {
   virtual ~PickleNode() = default;
 
   PickleKind kind;
-  /// The rest is the reader's. Something else refers to it: it must not change any more.
+  /// Only the reader uses the members from here on. True if another value refers to this one: it must not change any more.
   bool is_shared = false;
-  /// A name or persistent id, or a tuple with one in it.
+  /// Whether it is a name or persistent id, or a tuple with one in it.
   bool is_opaque = false;
   int depth = 0;
 };
 
-/// kText, kBytes. `text` lies in `own`, or in what the pickle was read from.
+/// Holds kText and kBytes. `text` is in `own`, or in the bytes that the pickle was read from.
 struct PickleTextNode : PickleNode {
   PickleTextNode(PickleKind k, std::string value) : PickleNode(k), own(std::move(value)), text(own) {}
   PickleTextNode(PickleKind k, std::string_view value) : PickleNode(k), text(value) {}
@@ -32,26 +32,26 @@ struct PickleComplexNode : PickleNode {
   std::complex<double> value;
 };
 
-/// kList, kTuple.
+/// Holds kList and kTuple.
 struct PickleItemsNode : PickleNode {
   PickleItemsNode(PickleKind k, std::vector<PickleValue> values) : PickleNode(k), items(std::move(values)) {}
   std::vector<PickleValue> items;
 };
 
-/// kDict.
+/// Holds kDict.
 struct PickleDictNode : PickleNode {
   explicit PickleDictNode(std::vector<PickleEntry> values)
       : PickleNode(PickleKind::kDict), entries(std::move(values)) {}
   std::vector<PickleEntry> entries;
 };
 
-/// kName.
+/// Holds kName.
 struct PickleNameNode : PickleNode {
   explicit PickleNameNode(PythonName n) : PickleNode(PickleKind::kName), name(std::move(n)) {}
   PythonName name;
 };
 
-/// kObject.
+/// Holds kObject.
 struct PickleObjectNode : PickleNode {
   PickleObjectNode(PickleValue name, PickleValue tuple, bool is_new)
       : PickleNode(PickleKind::kObject), callable(std::move(name)), arguments(std::move(tuple)), by_new(is_new) {}
@@ -63,7 +63,7 @@ struct PickleObjectNode : PickleNode {
   bool by_new;
 };
 
-/// kPersistent.
+/// Holds kPersistent.
 struct PicklePersistentNode : PickleNode {
   explicit PicklePersistentNode(PickleValue i) : PickleNode(PickleKind::kPersistent), id(std::move(i)) {}
   PickleValue id;

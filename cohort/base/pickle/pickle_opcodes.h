@@ -8,7 +8,7 @@ constexpr char kNone = 'N', kNewTrue = '\x88', kNewFalse = '\x89';
 constexpr char kInt = 'I', kBinInt = 'J', kBinInt1 = 'K', kBinInt2 = 'M', kLong = 'L', kLong1 = '\x8a', kLong4 = '\x8b';
 constexpr char kFloat = 'F', kBinFloat = 'G';
 constexpr char kUnicode = 'V', kBinUnicode = 'X', kShortBinUnicode = '\x8c', kBinUnicode8 = '\x8d';
-constexpr char kString = 'S', kBinString = 'T', kShortBinString = 'U';  // of Python 2
+constexpr char kString = 'S', kBinString = 'T', kShortBinString = 'U';  // Python 2
 constexpr char kBinBytes = 'B', kShortBinBytes = 'C', kBinBytes8 = '\x8e', kByteArray8 = '\x96';
 constexpr char kEmptyList = ']', kAppend = 'a', kAppends = 'e', kList = 'l';
 constexpr char kEmptyTuple = ')', kTuple = 't', kTuple1 = '\x85', kTuple2 = '\x86', kTuple3 = '\x87';

@@ -61,7 +61,7 @@ std::string raw_text(char kind, const T& value) {
   return kind + std::string(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// __builtin__ is what Python writes for builtins in protocols 0 to 2.
+// Python writes __builtin__ for builtins in protocols 0 to 2.
 bool is_builtin(const PythonName& name) { return name.module == "builtins" || name.module == "__builtin__"; }
 
 }  // namespace
@@ -104,7 +104,7 @@ std::vector<PickleValue> PickleMachine::pop_to_mark() {
   return items;
 }
 
-// Python fills a container before it refers to it again, unless it contains itself.
+// Python fills a container before it refers to it again, unless the container contains itself.
 void PickleMachine::check_open(const PickleNode& node) const {
   if (node.is_shared) fail("a list or dict contains itself");
 }
@@ -146,7 +146,7 @@ void PickleMachine::extend(PickleNode* target, std::vector<PickleValue> items) {
   }
 }
 
-// What equal keys have alike. Keys that are compared by identity have none of their own.
+// Returns a text that is the same for equal keys. Keys that are compared by identity have their identity as the text.
 std::string PickleMachine::key_text(const PickleValue& key) const {
   switch (key.kind()) {
     case PickleKind::kBool:
@@ -179,7 +179,7 @@ void PickleMachine::insert(PickleNode* target, const std::vector<PickleValue>& i
   for (size_t i = 0; i < items.size(); i += 2) {
     const PickleValue& key = items[i];
     const auto [place, is_new] = places.try_emplace(key_text(key), entries.size());
-    // NaN equals no key, so each would take a place of its own in tables where all have one hash.
+    // NaN equals no key, so each NaN would be another entry, all with the same hash.
     if (is_nan(key)) fail("a dict has NaN as a key");
     nest_value(*target, key);
     nest_value(*target, items[i + 1]);
@@ -310,8 +310,8 @@ bool PickleMachine::push_plain_call(const PythonName& name, const std::vector<Pi
     if (!fits) throw Fault{refusal};
     push(PickleValue::of_complex({arguments[0].to_float(), arguments[1].to_float()}));
   } else if (arguments.size() == 2 && arguments[0].is(PickleKind::kText)) {
-    // Bytes written before protocol 3: the text whose code points they are. One text called many times is one value, lest a
-    // short pickle become large.
+    // Bytes written before protocol 3 are the code points of a text. A text that is converted many times gives one value, so that
+    // a short pickle does not become large.
     auto& made = encoded_[arguments[0].node()];
     if (made.first.is_none()) {
       auto bytes = to_latin1(arguments[0].text());

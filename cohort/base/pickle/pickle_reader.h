@@ -1,9 +1,9 @@
-/// read_pickle: the one reader of Python's pickles, protocols 0 to 5, that runs nothing of what they say.
+/// read_pickle: the only reader of Python's pickles, protocols 0 to 5. It runs no code that a pickle names.
 ///
 ///     Result<PickleRead> read = read_pickle(bytes, {.refuse_name = [](const PythonName& name) { ... }});
 ///
-/// A name stands for what it says only if the caller lets it pass. Sizes are checked against what is there before memory is
-/// taken, and what is read needs memory in proportion to the pickle. Values that contain themselves, sets, ints of more than 64
+/// A pickle may name only what the caller allows. Sizes are checked against the number of bytes left before memory is allocated,
+/// and the memory that values need is proportional to the pickle. Values that contain themselves, sets, ints of more than 64
 /// bits, keyword arguments and out-of-band buffers are errors.
 #pragma once
 
@@ -17,31 +17,31 @@
 namespace cohort::base {
 
 struct PickleReaderOptions {
-  /// Called when a name is met, before anything is done with it: the whole text of the error, or "" if it may stand there.
-  /// Required. Of names that pass, those with which Python writes plain values (builtins.complex, bytes, bytearray,
-  /// _codecs.encode) become those values; calls of others become objects.
+  /// Called for each name before anything is done with it. Returns the complete text of the error, or "" to allow the name.
+  /// Required. Allowed names with which Python writes plain values (builtins.complex, bytes, bytearray, _codecs.encode) become
+  /// those values; calls of others become objects.
   std::function<std::string(const PythonName&)> refuse_name;
-  /// Persistent ids may occur, of every kind.
+  /// Whether persistent ids of every kind may occur.
   bool persistent_ids = false;
-  /// Objects that are made by cls.__new__ may occur.
+  /// Whether objects that are made with cls.__new__ may occur.
   bool new_objects = false;
-  /// Names and persistent ids may stand where values do, not only as arguments of calls.
+  /// Whether names and persistent ids may occur as values, not only as arguments of calls.
   bool names_as_values = false;
-  /// Tuples, None, bytes, objects and names may be keys of dicts. Two equal ones of these are not found to be equal.
+  /// Whether tuples, None, bytes, objects and names may be keys of dicts. Two equal keys of these kinds count as different.
   bool any_keys = false;
-  /// Python 2's strings are read: as str where they are UTF-8, as bytes where they are not. The bytes are the same either way.
+  /// Whether strings of Python 2 are read: as str if they are UTF-8, otherwise as bytes. The bytes are the same either way.
   bool python2_strings = false;
-  /// Texts and bytes refer to the pickle, which must outlive the value.
+  /// Whether texts and bytes refer to the pickle's memory, which must then outlive the value.
   bool borrow = false;
 };
 
 struct PickleRead {
   PickleValue value;
-  /// Where the next pickle would begin.
+  /// The position behind the pickle, where another may begin.
   size_t end = 0;
 };
 
-/// One pickle; bytes after its end are ignored. Errors: `cannot unpickle: a line has no end (byte 0 of 4)`.
+/// Reads one pickle and ignores bytes after its end. Errors: `cannot unpickle: a line has no end (byte 0 of 4)`.
 Result<PickleRead> read_pickle(std::string_view data, const PickleReaderOptions& options);
 
 }  // namespace cohort::base

@@ -1,4 +1,4 @@
-// The part of PickleMachine that reads bytes, numbers and texts.
+// The operations of PickleMachine that read bytes, numbers and texts.
 
 #include <bit>
 #include <cstdlib>
@@ -40,7 +40,7 @@ uint64_t PickleMachine::take_unsigned(int num_bytes) {
   return value;
 }
 
-// Two's complement, little endian, any length.
+// Reads two's complement, little endian, of any length.
 int64_t PickleMachine::take_long(uint64_t size) {
   auto part = take(size);
   const bool negative = !part.empty() && (part.back() & 0x80);
@@ -165,7 +165,7 @@ bool PickleMachine::run_python2_string(char opcode) {
     text = take_line();
     const bool is_quoted =
         text.size() >= 2 && (text.front() == '\'' || text.front() == '"') && text.front() == text.back();
-    // Python writes what is not printable as escapes. Only names are plain.
+    // Python writes characters that are not printable as escapes. Only names are plain.
     if (!is_quoted || text.find('\\') != std::string_view::npos)
       fail("a string of protocol 0 is not plain text in quotes");
     text = text.substr(1, text.size() - 2);

@@ -9,11 +9,11 @@
 
 namespace cohort::base {
 
-/// Nothing for surrogates and numbers above U+10FFFF.
+/// Appends a code point as UTF-8. Returns false for surrogates and numbers above U+10FFFF.
 bool append_utf8(std::string& text, unsigned long code_point);
-/// Bytes whose values are the code points of `utf8` (Python's str.encode("latin1")); nothing above U+00FF.
+/// Returns the bytes whose values are the code points of `utf8` (Python's str.encode("latin1")); nothing if one is above U+00FF.
 std::optional<std::string> to_latin1(std::string_view utf8);
-/// Python's "raw-unicode-escape", the str of protocol 0, as UTF-8; nothing if malformed.
+/// Decodes Python's "raw-unicode-escape", the str of protocol 0, to UTF-8; nothing if it is malformed.
 std::optional<std::string> from_raw_unicode_escape(std::string_view text);
 
 }  // namespace cohort::base

@@ -1,9 +1,9 @@
-/// PickleValue: what a pickle says, as a tree of Python's plain values. Names, calls and objects are only described: nothing is
-/// imported, and nothing runs.
+/// PickleValue: the content of a pickle, as a tree of Python's plain values. Names, calls and objects are only described: nothing
+/// is imported, and no code runs.
 ///
-/// Copies share what they hold, and a value that the pickle refers to from two places is the same in both (identity()), so
-/// whoever turns a tree into something else keeps what it has made by identity: trees with sharing can have exponentially
-/// many paths. Nesting stops at kMaxPickleDepth, so recursion is safe.
+/// Copies share their nodes. A value that the pickle refers to from two places is the same node in both (identity()), so code
+/// that converts a tree keeps its results by identity: trees with sharing can have exponentially many paths. Nesting stops at
+/// kMaxPickleDepth, so recursion is safe.
 ///
 /// Thread-safety: const; any number of threads may read.
 #pragma once
@@ -41,15 +41,15 @@ enum class PickleKind : uint8_t {
   kList,
   kTuple,
   kDict,
-  /// A function, class or constant of a module, not called.
+  /// A function, class or constant of a module, which is not called.
   kName,
-  /// What calling a name gives, with the items, entries and state that it was given then.
+  /// The result of calling a name, with the items, entries and state that were set in it.
   kObject,
-  /// What the pickle leaves to its reader, by an id.
+  /// A value that the pickle names with an id, for its reader to provide.
   kPersistent,
 };
 
-/// As Python calls it: "NoneType", "str", "dict"; "function or class", "object", "persistent id".
+/// The kind as Python calls it: "NoneType", "str", "dict"; "function or class", "object", "persistent id".
 std::string_view kind_text(PickleKind kind);
 
 struct PickleNode;
@@ -58,16 +58,16 @@ struct PickleParts;
 
 class PickleValue {
  public:
-  /// None.
+  /// Makes None.
   PickleValue() = default;
   static PickleValue of_bool(bool value);
   static PickleValue of_int(int64_t value);
   static PickleValue of_float(double value);
   static PickleValue of_complex(std::complex<double> value);
-  /// Requires: UTF-8.
+  /// Makes a text. Requires UTF-8.
   static PickleValue of_text(std::string utf8);
   static PickleValue of_bytes(std::string bytes);
-  /// `bytes` outlive it.
+  /// Makes a value that refers to `bytes`, which must outlive it.
   static PickleValue view_of_bytes(std::string_view bytes);
   static PickleValue list(std::vector<PickleValue> items);
   static PickleValue tuple(std::vector<PickleValue> items);
@@ -80,32 +80,32 @@ class PickleValue {
   PickleKind kind() const { return kind_; }
   bool is(PickleKind wanted) const { return kind() == wanted; }
   bool is_none() const { return kind() == PickleKind::kNone; }
-  /// A text that is `text`.
+  /// Whether this is a text equal to `text`.
   bool is_text(std::string_view text) const;
 
-  /// Each requires the kind that its name says; the answer of others is zero or empty.
+  /// Each of these requires the kind in its name, and returns zero or empty for other kinds.
   bool to_bool() const { return kind_ == PickleKind::kBool && int_ != 0; }
   int64_t to_int() const { return kind_ == PickleKind::kInt ? int_ : 0; }
   double to_float() const { return kind_ == PickleKind::kFloat ? float_ : 0.0; }
   std::complex<double> to_complex() const;
-  /// Of a text or bytes.
+  /// The content of a text or bytes.
   std::string_view text() const;
-  /// Of a list or tuple; what was appended to an object.
+  /// The items of a list or tuple; of an object, the items appended to it.
   const std::vector<PickleValue>& items() const;
-  /// Of a dict, in order; what was set in an object by keys.
+  /// The entries of a dict, in order; of an object, the entries set in it by keys.
   const std::vector<PickleEntry>& entries() const;
-  /// The value of the entry with this text as its key; null if there is none.
+  /// Returns the value of the entry with this text as its key; null if there is none.
   const PickleValue* find(std::string_view key) const;
-  /// Of a name; of an object, what was called.
+  /// The name; of an object, the name that was called.
   const PythonName& name() const;
-  /// Of an object: what it was called with.
+  /// The arguments with which an object was called.
   const std::vector<PickleValue>& arguments() const;
-  /// Of an object: its attributes (BUILD); None where it was given none.
+  /// The attributes of an object (BUILD); None if none were set.
   const PickleValue& object_state() const;
-  /// Of a persistent id.
+  /// The id of a persistent id.
   const PickleValue& id() const;
 
-  /// The same for values that are one object in Python; null for None, bool, int and float.
+  /// Equal for values that are the same object in Python; null for None, bool, int and float.
   const void* identity() const;
 
  private:
@@ -125,13 +125,14 @@ struct PickleEntry {
   PickleValue value;
 };
 
-/// What an object is made from.
+/// The pieces that an object is made from.
 struct PickleParts {
   std::vector<PickleValue> arguments = {};
   std::vector<PickleValue> items = {};
   std::vector<PickleEntry> entries = {};
   PickleValue state = {};
-  /// By cls.__new__(cls, *arguments), as objects without a __reduce__ of their own are, not by calling the name.
+  /// Whether cls.__new__(cls, *arguments) makes it, as for objects without a __reduce__ of their own, instead of a call of the
+  /// name.
   bool by_new = false;
 };
 

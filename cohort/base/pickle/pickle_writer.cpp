@@ -16,10 +16,10 @@ namespace {
 
 using namespace pickle_opcode;
 
-// Value by value. Knows no types but Python's own.
+// Writes value by value. Knows only Python's own types.
 class PickleWriter {
  public:
-  // Only protocol 4 has texts and bytes in short forms, and names on the stack.
+  // Only protocol 4 has short forms of texts and bytes, and names on the stack.
   explicit PickleWriter(int protocol) : protocol_(protocol), out_{kProto, static_cast<char>(protocol)} {}
 
   void put_none() { put(kNone); }
@@ -29,14 +29,14 @@ class PickleWriter {
   void put_text(std::string_view utf8) { put_sized(utf8, kShortBinUnicode, kBinUnicode, kBinUnicode8); }
   void put_bytes(std::string_view bytes);
   void put_name(std::string_view module, std::string_view name);
-  // Keeps the value just put under the next number, or puts that of a number again.
+  // put_memo stores the last value under the next number; put_again writes the value of a number again.
   void put_memo(uint32_t number) { put_numbered(number, kBinPut, kLongBinPut); }
   void put_again(uint32_t number) { put_numbered(number, kBinGet, kLongBinGet); }
-  // What makes lists, tuples, dicts and calls out of the values before and after.
+  // Writes operations that make lists, tuples, dicts and calls of the values before and after.
   void put(char opcode) { out_ += opcode; }
   void put(std::initializer_list<char> opcodes) { out_ += opcodes; }
 
-  // The writer is used up.
+  // Returns the pickle. The writer cannot be used afterwards.
   std::string finish() {
     put(kStop);
     return std::move(out_);
@@ -55,7 +55,7 @@ void PickleWriter::put_unsigned(uint64_t value, int num_bytes) {
   for (int i = 0; i < num_bytes; ++i) out_ += static_cast<char>(value >> (8 * i));
 }
 
-// In the shortest form.
+// Writes the shortest form.
 void PickleWriter::put_int(int64_t value) {
   if (value >= 0 && value <= 0xFFFF) {
     put(value <= 0xFF ? kBinInt1 : kBinInt2);
@@ -69,7 +69,7 @@ void PickleWriter::put_int(int64_t value) {
   }
 }
 
-// BINFLOAT is the one number that is big-endian.
+// BINFLOAT is the only number in big-endian order.
 void PickleWriter::put_double(double value) {
   const auto bits = std::bit_cast<uint64_t>(value);
   put(kBinFloat);
@@ -84,7 +84,7 @@ void PickleWriter::put_sized(std::string_view bytes, char small, char medium, ch
   out_.append(bytes);
 }
 
-// In protocol 2 as Python does: a call that encodes a text.
+// Protocol 2 writes bytes as Python does: as a call that encodes a text.
 void PickleWriter::put_bytes(std::string_view bytes) {
   if (protocol_ >= 3) {
     return put_sized(bytes, kShortBinBytes, kBinBytes, kBinBytes8);
@@ -112,12 +112,12 @@ void PickleWriter::put_numbered(uint32_t number, char small, char large) {
   put_unsigned(number, number <= 0xFF ? 1 : 4);
 }
 
-// Writes a tree in two passes: which nodes occur twice, then the values.
+// Writes a tree in two passes: finds the nodes that occur twice, then writes the values.
 class TreeWriter {
  public:
   explicit TreeWriter(int protocol) : writer_(protocol) {}
 
-  /// False: too deep.
+  /// Returns false if the value is nested too deep.
   bool count(const PickleValue& value, int depth) {
     if (depth > kMaxPickleDepth + 1) return false;
     if (const void* node = value.identity(); node && ++uses_[node] > 1) return true;

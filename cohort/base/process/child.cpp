@@ -27,7 +27,7 @@ void report(const FamilyPlan& plan, size_t child, int error_number) {
 
 void die_with_parent(const FamilyPlan& plan, size_t child) {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(plan, child);
-  // The parent may have died before the line above; then nobody would ever send the signal.
+  // The parent may have died before the line above; then the signal would never come.
   if (::getppid() != plan.parent) ::_exit(127);
 }
 
@@ -40,7 +40,7 @@ void die_with_parent(const FamilyPlan& plan, size_t child) {
     fail(family, child);
   }
   (void)::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
-  // Ignored first, which drops one that is pending from a write to a pipe that nobody reads.
+  // Ignores the signal first, which drops a pending one from a write to a pipe that nobody reads.
   struct sigaction action {};
   for (const auto handler : {SIG_IGN, SIG_DFL}) {
     action.sa_handler = handler;
@@ -54,10 +54,10 @@ void die_with_parent(const FamilyPlan& plan, size_t child) {
   fail(family, child);
 }
 
-/// A fork whose child is a child of our parent: it can wait for it and is told of its end. The arguments after the third stand in
-/// another order on other processors, but are all 0.
+/// A fork whose child is a child of our parent: the parent can wait for it and is told of its end. On other processors the
+/// arguments after the third have another order, but all are 0.
 long fork_sibling(pid_t* pid) {
-  *pid = 0;  // also makes sure that the page is there, and the kernel can write
+  *pid = 0;  // also makes sure that the page exists and that the kernel can write to it
   return ::syscall(SYS_clone, CLONE_PARENT | CLONE_PARENT_SETTID | SIGCHLD, 0, pid, 0, 0);
 }
 
@@ -81,7 +81,7 @@ void start_others(const FamilyPlan& plan, size_t first, size_t end) {
   if (::setsid() < 0) fail(plan, first);
   const int fd = plan.children[first].announce_fd;
   const pid_t self = ::getpid();
-  // Where nobody reads any more (EPIPE) the program can run nevertheless.
+  // If nobody reads any more (EPIPE), the program can still run.
   if (fd >= 0 && ::write(fd, &self, sizeof self) != sizeof self && errno != EPIPE) fail(plan, first);
   report(plan, first, 0);
   start_others(plan, first, end);
@@ -90,7 +90,7 @@ void start_others(const FamilyPlan& plan, size_t first, size_t end) {
 
 }  // namespace
 
-// With every signal blocked, so that no handler of ours runs in a child.
+// Blocks every signal, so that no handler of ours runs in a child.
 pid_t fork_session(const FamilyPlan& plan, size_t first, size_t end) {
   sigset_t all;
   sigset_t before;

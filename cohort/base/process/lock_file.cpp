@@ -23,7 +23,8 @@ constexpr std::chrono::seconds kTimeUntilMessage{3};
 constexpr std::chrono::milliseconds kPause{50};
 constexpr size_t kLongestOwner = 4096;
 
-// Whoever had the lock removed the file when it was done: then what we hold is a file without a name, and locks nothing.
+// The process that had the lock removed the file at its end. Then our descriptor refers to a file without a name, and locks
+// nothing.
 bool is_still_at(const Fd& fd, const std::string& path) {
   struct stat ours {
   }, named{};
@@ -31,7 +32,7 @@ bool is_still_at(const Fd& fd, const std::string& path) {
          ours.st_dev == named.st_dev;
 }
 
-// For people alone: a disk that is full does not matter.
+// Only people read this text, so a full disk does not matter.
 void write_owner(const std::string& path) {
   const Result<Fd> file = open_regular_file(path, O_WRONLY | O_TRUNC | O_NOFOLLOW);
   const std::string text = fmt::format("pid {} on {}\n", ::getpid(), host_name());
@@ -43,7 +44,8 @@ void write_owner(const std::string& path) {
 Result<std::optional<LockFile>> LockFile::try_take(const std::string& path) {
   bool needs_writing = false;
   for (;;) {
-    // Not open for writing all the time: that would keep others from making a file system read-only. NFS wants it.
+    // Opened for writing only if needed (NFS needs it): a file open for writing would keep others from making the file system
+    // read-only.
     const int access = needs_writing ? O_RDWR : O_RDONLY;
     Result<Fd> fd = open_regular_file(path, access | O_CREAT | O_NOFOLLOW);
     if (!fd) return Error(fmt::format("cannot write \"{}\": {}", path, fd.error().message()));

@@ -1,4 +1,4 @@
-/// LockFile: one process of a host at a time does something with a folder; the others wait until it has finished or died.
+/// LockFile: lets one process of a host at a time work on a folder; the others wait until it has finished or died.
 #pragma once
 
 #include <chrono>
@@ -10,15 +10,15 @@
 
 namespace cohort::base {
 
-/// A file that is locked (flock) while this object lives, and removed with it; it says who has it. One that a killed process left
-/// behind locks nobody out.
+/// A file that is locked (flock) while this object lives, and then removed. It says which process has the lock. A file that a
+/// killed process left behind blocks nobody.
 class LockFile {
  public:
-  /// Waits for another process that has the lock, at most `timeout`; after a few seconds a message says for whom.
+  /// Waits at most `timeout` for another process that has the lock; after a few seconds a message names that process.
   static Result<LockFile> take(const std::string& path, std::chrono::milliseconds timeout);
-  /// Nothing: another process has the lock.
+  /// Returns an empty optional if another process has the lock.
   static Result<std::optional<LockFile>> try_take(const std::string& path);
-  /// Who has, or had, the lock: "pid 71 on node7"; "" where that is not known.
+  /// Returns the process that has, or had, the lock: "pid 71 on node7"; "" if it is not known.
   static std::string owner(const std::string& path);
   LockFile(LockFile&& other) noexcept = default;
   ~LockFile();

@@ -58,7 +58,7 @@ void Process::swap(Process& other) noexcept {
 Process::~Process() {
   if (pid_ < 0 || reaped_) return;
   signal_group(SIGKILL);
-  // Between fork and exec it may not have a group yet.
+  // Between fork and exec the child may not have a process group yet.
   if (!status_) ::kill(pid_, SIGKILL);
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }

@@ -1,4 +1,4 @@
-// How children are started: all that they need is prepared, the first is forked, and starts the others.
+// Starts children: prepares all that they need and forks the first, which starts the others.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/eventfd.h>
@@ -47,7 +47,7 @@ std::vector<unsigned long> mask_of(const std::vector<int>& cpus) {
   return mask;
 }
 
-/// The child's side of a stream, above the standard descriptors so that dup2 cannot overwrite another one.
+/// Opens the child's side of a stream, above the standard descriptors so that dup2 cannot overwrite another one.
 Result<Fd> open_child_side(const Stream& stream, Fd& parent_side) {
   Fd fd;
   if (stream.kind == Stream::Kind::kInherit) return fd;
@@ -68,7 +68,7 @@ Result<Fd> open_child_side(const Stream& stream, Fd& parent_side) {
   return high;
 }
 
-/// The next report; false once every child runs its program or has ended.
+/// Reads the next report. Returns false once every child runs its program or has ended.
 bool read_report(int fd, ChildReport* report) {
   ssize_t count;
   do {
@@ -77,12 +77,12 @@ bool read_report(int fd, ChildReport* report) {
   return count == sizeof *report;
 }
 
-/// Whether there are kernels and filters of system calls that do not let a child start children of its parent.
+/// Whether the error means a refusal: some kernels and system call filters do not let a child start children of its parent.
 bool is_refusal(int error_number) { return error_number == EINVAL || error_number == ENOSYS || error_number == EPERM; }
 
 }  // namespace
 
-/// Children on their way to their programs. Those that are not taken are killed.
+/// Children that are being started. Those that are not taken are killed.
 class Process::Batch {
  public:
   Batch(const std::vector<ProcessOptions>& options, const std::function<bool()>& is_stopped)
@@ -97,7 +97,7 @@ class Process::Batch {
     if (plan_.pids) ::munmap(plan_.pids, size_ * sizeof(pid_t));
   }
 
-  /// False: is_stopped has said so.
+  /// Returns false if is_stopped returned true.
   Result<bool> start() {
     for (current_ = 0; current_ < size_; ++current_) {
       if (Result<void> prepared = prepare(current_); !prepared) return prepared.error();
@@ -116,11 +116,11 @@ class Process::Batch {
   }
 
   std::vector<Process> take() { return std::move(processes_); }
-  /// The one that an error is about.
+  /// The child that an error is about.
   size_t current() const { return current_; }
 
  private:
-  /// What a child's plan points to.
+  /// The memory that a child's plan points to.
   struct Memory {
     std::string program;
     std::vector<std::string> arguments;
@@ -182,7 +182,7 @@ Result<void> Process::Batch::share_pids() {
   return {};
 }
 
-/// Starts the children from `first` to `end` in a session of their own, and moves `current_` to the first that is not there.
+/// Starts the children from `first` to `end` in a new session, and moves `current_` to the first that has not been started.
 Result<bool> Process::Batch::run_session(size_t first, size_t end) {
   if (shall_stop()) return false;
   Result<Pipe> reports = make_pipe();
@@ -197,7 +197,7 @@ Result<bool> Process::Batch::run_session(size_t first, size_t end) {
   processes_[first].pid_ = processes_[first].session_ = leader;
   reports->write_end.reset();
   Result<bool> heard = hear(reports->read_end.get(), end);
-  // It starts no more then, and all that it has started are known.
+  // It starts no more children then, and all that it has started are known.
   if (!heard || !*heard) processes_[first] = Process();
   for (size_t child = first + 1; child < end && plan_.pids[child] != 0; ++child) {
     processes_[child].pid_ = plan_.pids[child];
@@ -209,8 +209,8 @@ Result<bool> Process::Batch::run_session(size_t first, size_t end) {
   return true;
 }
 
-/// Lets the children up to `end` be started, one after the other, and returns when each that was runs its program or has ended.
-/// False: is_stopped has said so.
+/// Lets the leader start the children up to `end`, one after the other, and returns when each started child runs its program or
+/// has ended. Returns false if is_stopped returned true.
 Result<bool> Process::Batch::hear(int fd, size_t end) {
   for (ChildReport report; read_report(fd, &report);) {
     if (report.error_number == 0) {
@@ -233,7 +233,7 @@ Result<bool> Process::Batch::hear(int fd, size_t end) {
   return true;
 }
 
-/// Of one that the leader of its session was to start.
+/// Returns the error for a child that the leader of its session did not start.
 Error Process::Batch::why_missing(Process& leader) {
   if (const Result<void> opened = open_pidfd(leader); !opened) return opened.error();
   return Error(fmt::format("process {}, which was to start it, ended with {}", leader.pid_, leader.wait().describe()));
@@ -244,7 +244,7 @@ Result<void> Process::Batch::open_pidfd(Process& process) {
   if (process.pidfd_) return {};
   const int reason = errno;
   Error error(fmt::format("pidfd_open: {}", errno_text(reason)));
-  if (reason == ENOSYS) return std::move(error).with_hint("Linux 5.4 or later is needed");
+  if (reason == ENOSYS) return std::move(error).with_hint("use Linux 5.4 or later");
   return with_room_hint(std::move(error), reason, "");
 }
 

@@ -14,7 +14,8 @@ std::string host_name() {
 }
 
 const std::string& boot_id() {
-  // Never destroyed: operations that are completed at the program's end look for lost ranks after static objects are gone.
+  // Never destroyed, because operations that are completed at the program's end look for lost ranks after static destructors have
+  // run.
   static const std::string& id = *new std::string([] {
     std::ifstream file("/proc/sys/kernel/random/boot_id");
     std::string line;

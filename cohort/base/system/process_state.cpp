@@ -10,11 +10,11 @@
 
 namespace cohort::base {
 
-// pid (name) state ...; the name may hold spaces and brackets, so fields count from the last one.
+// Reads "pid (name) state ...". The name may have spaces and brackets, so fields are counted from the last bracket.
 ProcessState read_process_state(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
-  // Where /proc is not mounted, or does not show it, signals still tell.
+  // If /proc is not mounted or hides the process, signals still tell whether it exists.
   if (!std::getline(file, line)) return {.exists = pid > 0 && (kill(pid, 0) == 0 || errno == EPERM)};
   std::istringstream fields(line.substr(line.rfind(')') + 1));
   std::string field;

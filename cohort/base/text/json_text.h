@@ -1,4 +1,4 @@
-/// JSON by hand, for the few lines that a layer writes without a library for it.
+/// Writes JSON by hand, for the few lines that a layer needs without a JSON library.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace cohort::base {
 
-/// The text in quotes, with escapes for quotes, backslashes and control characters. Bytes that are not UTF-8 become
-/// U+FFFD, as JSON is UTF-8.
+/// Returns the text in quotes, with escapes for quotes, backslashes and control characters. Bytes that are not UTF-8 become
+/// U+FFFD, because JSON is UTF-8.
 std::string json_string(std::string_view text);
 
-/// How many lists and objects lie within each other at most. Requires no valid JSON.
+/// Returns how deeply lists and objects are nested. The text may be invalid JSON.
 size_t json_depth(std::string_view text);
 
 }  // namespace cohort::base

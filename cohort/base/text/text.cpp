@@ -98,7 +98,7 @@ std::optional<std::string> closest_match(std::string_view word, const std::vecto
   int best_distance = limit + 1;
   std::optional<std::string> best;
   for (const std::string& candidate : candidates) {
-    // Each letter too many is a step, so a word of a million letters is no work.
+    // Each letter too many counts as one edit, so a word of a million letters costs little.
     const size_t longer = std::max(word.size(), candidate.size()), shorter = std::min(word.size(), candidate.size());
     if (longer - shorter >= static_cast<size_t>(best_distance)) continue;
     const int distance = edit_distance(word, candidate);

@@ -25,19 +25,19 @@ using rendezvous::RoundOver;
 
 namespace {
 
-/// A worker that ends so early, in a way that the same program will end again, is not started blindly once more.
+/// A worker that fails this early, in a way that will repeat, is not restarted.
 constexpr std::chrono::seconds kStartTime{5};
 constexpr std::chrono::milliseconds kLongestBackoff{60'000};
 
-/// How long a message of another thread may wait for a stream that took nothing when it came.
+/// The longest time for which a message of another thread may wait for a stream that took nothing at first.
 constexpr std::chrono::milliseconds kMessageInterval{1000};
 
-/// A shell's words for a program that cannot be executed or found; the dynamic loader's for a missing library.
+/// The shell's exit codes for a program that cannot be executed or found; the dynamic loader's for a missing library.
 bool cannot_have_started(const WorkerFailure& failure) {
   return failure.status.code == 126 || failure.status.code == 127;
 }
 
-/// A launcher that is itself a worker tells its own launcher what the root cause said.
+/// Writes the root cause's error file to this launcher's own error file, if the launcher is itself a worker.
 void pass_on_error_file(const WorkerFailure& root) {
   const std::string path = base::get_env("TORCHELASTIC_ERROR_FILE").value_or("");
   const Result<std::string> text = base::read_file(root.error_file);
@@ -59,7 +59,7 @@ std::string why_in_words(const Round& round, const RoundOver& over) {
                      node_in_words(round, round.node_rank), over.why);
 }
 
-/// "cannot start local rank 3: fork: Resource temporarily unavailable (EAGAIN)".
+/// Returns "cannot start local rank 3: fork: Resource temporarily unavailable (EAGAIN)".
 std::string first_and_last(const Error& error) {
   const Error* last = error.cause();
   while (last && last->cause()) last = last->cause();
@@ -327,7 +327,7 @@ int Agent::failed(const RoundOver& over) {
     print_failures();
     return 1;
   }
-  // How our workers ended once we stopped them is not the cause.
+  // Workers that end because this node stopped them are not the cause.
   const Error error(fmt::format("the job has failed: {}", over.why));
   const bool is_elsewhere = over.node_rank >= 0 && over.node_rank != round_.node_rank;
   const std::string hint = "see what the launcher printed on " + node_in_words(round_, over.node_rank);

@@ -1,4 +1,4 @@
-/// The agent of one node: takes part in the rounds of a rendezvous, runs this node's workers in each, and answers for them.
+/// The agent of one node: takes part in the rounds of a rendezvous, runs this node's workers in each, and reports their results.
 ///
 /// Semantics follow torch/distributed/elastic/agent/server/api.py of PyTorch 2.13, with one thread and no polling.
 #pragma once
@@ -20,11 +20,11 @@ namespace cohort::elastic {
 
 class Agent {
  public:
-  /// Both arguments, and what `tools` refers to, must outlive the agent.
+  /// `plan`, `tools`, and the objects that `tools` refers to must outlive the agent.
   Agent(const LaunchPlan& plan, const AgentTools& tools) : plan_(plan), tools_(tools), events_(plan.logs_events) {}
 
-  /// Blocks until the job is over for this node and returns the exit code: 0 if every worker of every node ended with 0, else
-  /// 1. What failed is on stderr then. Errors: the rendezvous could not be joined, or a worker not be started.
+  /// Blocks until the job is over for this node and returns the exit code: 0 if every worker of every node ended with 0, else 1.
+  /// The failure has then been printed to stderr. Errors: the rendezvous could not be joined, or a worker could not be started.
   base::Result<int> run();
 
  private:
@@ -33,28 +33,28 @@ class Agent {
   base::Result<int> run_rounds();
   void answer_health_checks();
   HealthState health() const;
-  /// What it waits for at all times beside its signals: health checks, and streams that take text again.
+  /// Adds the descriptors that it always waits for beside its signals: health checks, and streams that can take more text.
   void add_watches(std::vector<Watch>& watches);
   void begin(const char* state);
-  /// Logs how long it took since begin().
+  /// Logs the time since begin().
   void end_phase(const char* phase);
 
-  /// Waits for the next event of the rendezvous. Nothing: a signal came first, and is in stop_signal_.
+  /// Waits for the next event of the rendezvous. Returns nothing if a signal came first, which is then in stop_signal_.
   std::optional<rendezvous::Event> next_event();
-  /// True if one came that ends the job; the others are for workers, and none run.
+  /// Returns true if a signal came that ends the job. Other signals are for workers, and none run now.
   bool take_signal();
-  /// Each returns the exit code once there is one.
+  /// Each of these returns the exit code once there is one.
   base::Result<std::optional<int>> take(const rendezvous::Event& event);
   base::Result<std::optional<int>> run_round(const rendezvous::Round& round);
   base::Result<std::optional<int>> end_round(const rendezvous::RoundOver& over);
   base::Result<GroupResult> run_workers(const rendezvous::Round& round);
-  /// Where this round's workers find the snapshots; "": nowhere.
+  /// Returns the place where this round's workers find the snapshot server; "" if there is none.
   std::string open_vault(const rendezvous::Round& round);
-  /// False: a signal came first, and none is left.
+  /// Returns false if a signal came first; then no worker is left.
   base::Result<bool> start_workers(WorkerGroup& group, const std::vector<WorkerSpec>& specs);
   GroupResult supervise(WorkerGroup& group);
   void report_failure(const WorkerFailure& failure);
-  /// Sleeps before a restart; false if a signal ended it.
+  /// Sleeps before a restart. Returns false if a signal ended the sleep.
   bool back_off();
   int stopped();
   int failed(const rendezvous::RoundOver& over);
@@ -67,19 +67,19 @@ class Agent {
   rendezvous::Round round_;
   int attempt_ = 0;
   Clock::time_point started_at_{};
-  /// What it does now, since when.
+  /// The current state, and the time at which it began.
   const char* state_ = "rendezvous";
   Clock::time_point state_since_{};
-  /// While workers are there.
+  /// The group while there are workers, else null.
   const WorkerGroup* group_ = nullptr;
   std::optional<HealthCheck> health_check_;
-  /// What came while the workers ran.
+  /// An event that came while the workers ran.
   std::optional<rendezvous::Event> news_;
   std::optional<int> stop_signal_;
-  /// Of the last round, on this node.
+  /// The failures of the last round on this node.
   std::vector<WorkerFailure> failures_;
   RepeatedFailure repeated_failure_;
-  /// A worker of this node was the one that failed.
+  /// Whether a worker of this node failed first.
   bool is_cause_ = false;
 };
 

@@ -22,10 +22,10 @@ Result<std::optional<WatchdogTimer>> make_watchdog(const LaunchPlan& plan) {
   return std::optional<WatchdogTimer>(std::move(*watchdog));
 }
 
-/// Null, and that is said, where there can be none: jobs go on without snapshots.
+/// Returns null with a warning if there can be no snapshot server: the job goes on without snapshots.
 std::unique_ptr<vault::VaultServer> make_vault(const LaunchPlan& plan) {
   const Result<std::string> token = store::find_token(plan.rendezvous.token_file);
-  if (!token) return nullptr;  // the rendezvous says so
+  if (!token) return nullptr;  // the rendezvous reports the error
   Result<std::unique_ptr<vault::VaultServer>> vault = vault::VaultServer::start(*token);
   if (vault) return std::move(*vault);
   base::log_warning(Error("workers cannot keep snapshots in memory").caused_by(vault.error()).describe());
@@ -33,9 +33,10 @@ std::unique_ptr<vault::VaultServer> make_vault(const LaunchPlan& plan) {
 }
 
 Result<int> run_agent(const LaunchPlan& plan, const LogFolder& folder, Consoles& consoles) {
-  // Our own writes to a closed pipe are errors that we read, not our end; workers start with the default again.
+  // A write of the launcher to a closed pipe is an error that it handles, and must not end it. Workers start with the default
+  // again.
   (void)::signal(SIGPIPE, SIG_IGN);
-  // The guard is a fork and signals are blocked for all threads: both come before the rendezvous's thread.
+  // The guard is a fork, and signals are blocked for all threads, so both come before the rendezvous's thread.
   Result<std::optional<WatchdogTimer>> watchdog = make_watchdog(plan);
   if (!watchdog) return watchdog.error();
   const std::string mark = make_agent_mark();
@@ -50,7 +51,7 @@ Result<int> run_agent(const LaunchPlan& plan, const LogFolder& folder, Consoles&
   Result<SignalSource> signals = SignalSource::create(heard);
   if (!signals) return signals.error();
   WatchdogTimer* const timer = *watchdog ? &**watchdog : nullptr;
-  // Its thread must not hear signals either.
+  // Its thread must not receive signals either.
   const std::unique_ptr<vault::VaultServer> vault = make_vault(plan);
   const AgentTools tools{.folder = folder,
                          .guard = *guard,
@@ -61,7 +62,7 @@ Result<int> run_agent(const LaunchPlan& plan, const LogFolder& folder, Consoles&
                          .watchdog = timer,
                          .vault = vault.get()};
   Result<int> code = Agent(plan, tools).run();
-  // The job is over: a signal that comes late changes neither the exit code nor what is cleaned up.
+  // The job is over: a late signal changes neither the exit code nor the cleanup.
   for (const int signal : heard) (void)::signal(signal, SIG_IGN);
   return code;
 }

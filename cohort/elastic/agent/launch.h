@@ -1,4 +1,4 @@
-/// One job on this node, from plan to exit code: what `cohort run` does.
+/// Runs one job on this node, from the plan to the exit code, for `cohort run`.
 #pragma once
 
 #include "cohort/base/error/result.h"
@@ -7,9 +7,9 @@
 
 namespace cohort::elastic {
 
-/// Runs the job and prints the report of a failure to stderr.
-/// Returns the exit code: 0 if every worker ended with 0, else 1. Errors: nothing was started, or not everything.
-/// Requires that this process has no other threads. Leaves the signals of `plan` ignored: the process should end now.
+/// Runs the job and prints the report of a failure to stderr. Returns the exit code: 0 if every worker ended with 0, else 1.
+/// Errors: no worker, or not every worker, could be started. Requires that this process has no other threads. Leaves the signals
+/// of `plan` ignored, so the process should end afterwards.
 base::Result<int> launch(const LaunchPlan& plan, Consoles& consoles);
 
 }  // namespace cohort::elastic

@@ -55,7 +55,7 @@ Result<SignalSource> SignalSource::create(const std::vector<int>& signals) {
 }
 
 SignalSource::~SignalSource() {
-  // A signal that nobody has asked for must not end us now.
+  // Drops the signals that still wait, so that they do not end this process now.
   while (fd_ && next()) {
   }
   if (fd_) ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);

@@ -1,4 +1,4 @@
-/// Signals as something to wait for, instead of handlers that may run anywhere.
+/// Turns signals into events to wait for, instead of handlers that may run anywhere.
 #pragma once
 
 #include <csignal>
@@ -11,13 +11,12 @@
 
 namespace cohort::elastic {
 
-/// "SIGTERM,SIGINT" as numbers; an unknown name, SIGKILL or SIGSTOP is an error.
+/// Converts "SIGTERM,SIGINT" to numbers. An unknown name, SIGKILL or SIGSTOP is an error.
 base::Result<std::vector<int>> parse_signals(const std::string& text);
 
-/// Blocks the given signals for as long as it lives and hands them out one by one.
-/// Those that still wait when it ends are dropped.
-/// A SIGHUP that our starter set to be ignored (nohup) is left alone.
-/// Thread-safety: create it before any thread is started; threads inherit what is blocked.
+/// Blocks the given signals while it lives, and returns them one by one. Drops those that still wait when it ends. Leaves SIGHUP
+/// alone if the parent process set it to be ignored (nohup).
+/// Thread-safety: create it before any thread is started; threads inherit the blocked signals.
 class SignalSource {
  public:
   static base::Result<SignalSource> create(const std::vector<int>& signals);
@@ -26,7 +25,7 @@ class SignalSource {
 
   /// Readable while a signal waits.
   int fd() const { return fd_.get(); }
-  /// The next signal; nothing if none waits.
+  /// Returns the next signal; nothing if none waits.
   std::optional<int> next();
 
  private:

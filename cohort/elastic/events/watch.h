@@ -1,4 +1,4 @@
-/// Descriptors that one thread waits for, each with what to do when it is ready.
+/// Descriptors that one thread waits for, each with a function to call when it is ready.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,8 @@ struct Watch {
   std::function<void()> ready;
 };
 
-/// Blocks until one is ready or the time is over (-1: no limit), then calls those that are. An interruption ends the wait.
+/// Blocks until a descriptor is ready or the time is over (-1 means no limit), then calls the functions of those that are ready.
+/// An interruption ends the wait.
 void wait_for(std::vector<Watch>& watches, int milliseconds);
 
 }  // namespace cohort::elastic

@@ -27,7 +27,7 @@ base::Fd open_anew(int fd) {
   return base::Fd(::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 }
 
-/// As write(), but EAGAIN instead of a wait.
+/// Writes as write() does, but returns EAGAIN instead of waiting.
 ssize_t write_now(int fd, bool never_waits, std::string_view text) {
   if (never_waits) return ::write(fd, text.data(), text.size());
   const ssize_t sent = ::send(fd, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -103,7 +103,7 @@ void Console::write_all() {
 bool Console::write_some() {
   const std::lock_guard lock(mutex_);
   if (pending_.empty()) return false;
-  // A writable pipe takes PIPE_BUF bytes at once. Ending at a line's end keeps others from writing into our line.
+  // A writable pipe takes PIPE_BUF bytes at once. Ending at a line's end keeps others from writing into this line.
   size_t size = std::min<size_t>(pending_.size(), PIPE_BUF);
   const size_t newline = size == 0 ? std::string::npos : pending_.rfind('\n', size - 1);
   if (newline != std::string::npos) size = newline + 1;

@@ -1,4 +1,4 @@
-/// Many workers' lines on one stream: whole lines, each with its worker's prefix, without ever blocking.
+/// Writes many workers' lines to one stream: complete lines, each with its worker's prefix, and without ever blocking.
 #pragma once
 
 #include <chrono>
@@ -14,14 +14,14 @@
 
 namespace cohort::elastic {
 
-/// Cuts a stream into lines and puts the prefix before each. "\r" and "\r\n" end a line too, so that progress bars
-/// stay readable.
+/// Splits a stream into lines and puts the prefix before each. "\r" and "\r\n" end a line, too, so that progress bars stay
+/// readable.
 class PrefixedLines {
  public:
   explicit PrefixedLines(std::string prefix) : prefix_(std::move(prefix)) {}
-  /// Returns the lines that `chunk` completes; the rest waits for the next chunk.
+  /// Returns the lines that `chunk` completes, and keeps the rest for the next chunk.
   std::string append(std::string_view chunk);
-  /// Returns what is left at the end of the stream, as a line.
+  /// Returns the rest at the end of the stream, as a line.
   std::string finish();
 
  private:
@@ -30,8 +30,8 @@ class PrefixedLines {
   bool after_carriage_return_ = false;
 };
 
-/// Text that waits until one of our own streams can take it: a pager that stands still must not stop the launcher
-/// from seeing signals and exits.
+/// Buffers text until one of the launcher's streams can take it: a pager that does not read must not keep the launcher from
+/// seeing signals and exits.
 /// Thread-safety: every function may be called from any thread.
 class Console {
  public:
@@ -39,10 +39,10 @@ class Console {
   int fd() const { return fd_; }
   void append(std::string_view text);
   bool has_pending() const;
-  /// True when so much waits that its sources should wait too.
+  /// Whether so much text waits that its sources should wait, too.
   bool is_full() const;
-  /// Writes a few lines if the stream takes them now. False: it took none, or none wait. A stream that is gone drops its text
-  /// from now on.
+  /// Writes a few lines if the stream takes them now. Returns false if it took none, or none wait. If the stream is closed, its
+  /// text is dropped from now on.
   bool write_some();
   /// Writes all that the stream takes now.
   void write_all();
@@ -51,16 +51,16 @@ class Console {
  private:
   static constexpr size_t kFullBytes = 1 << 20;
   const int fd_;
-  /// The same pipe or terminal, opened anew so that a write to it never waits; none where that is not permitted. The flags of
-  /// `fd_` itself belong to others, too.
+  /// The same pipe or terminal, opened again so that a write to it never waits; invalid if that is not permitted. The flags of
+  /// `fd_` itself cannot be changed, because other processes share them.
   base::Fd own_;
   mutable std::mutex mutex_;
   std::string pending_;
   bool broken_ = false;
 };
 
-/// The launcher's own stdout and stderr. While it lives, messages of log.h go through `errors`: nobody who fails to read them
-/// keeps the launcher from ending its workers. There is one at a time.
+/// The launcher's own stdout and stderr. While it lives, messages of log.h go through `errors`, so a process that does not read
+/// them cannot keep the launcher from ending its workers. Only one may exist at a time.
 class Consoles {
  public:
   Consoles();
@@ -69,16 +69,16 @@ class Consoles {
   Consoles(const Consoles&) = delete;
   Consoles& operator=(const Consoles&) = delete;
 
-  /// What moves text on. The watches must not outlive this object.
+  /// Adds the watches that write text. The watches must not outlive this object.
   void add_watches(std::vector<Watch>& watches);
-  /// Writes what the streams take now.
+  /// Writes all that the streams take now.
   void write_all();
-  /// Waits until both streams have taken everything, until a signal, or until `limit` is over, and drops the rest then.
+  /// Waits until both streams have taken all text, a signal comes, or `limit` is over, and then drops the rest.
   void finish(SignalSource* signals, std::optional<std::chrono::milliseconds> limit);
 
   Console output;
   Console errors;
-  /// How long a stream may take nothing at our end.
+  /// The time for which a stream may take nothing at the end.
   std::chrono::milliseconds patience{30'000};
 };
 

@@ -32,8 +32,9 @@ StreamRoute route_of(bool redirect, bool tee, bool shown, const std::string& fil
 
 Result<std::vector<StreamChoice>> parse_stream_choices(const std::string& flag, const std::string& text,
                                                        int local_world_size) {
-  const Error error = Error(fmt::format("{}={} is neither 0, 1, 2 or 3 nor a list such as 0:1,1:3", flag, text))
-                          .with_hint("0 none, 1 stdout, 2 stderr, 3 both; before the colon the local rank");
+  const Error error =
+      Error(fmt::format("{}={} is neither 0, 1, 2 or 3 nor a list such as 0:1,1:3", flag, text))
+          .with_hint("use 0 for none, 1 for stdout, 2 for stderr, 3 for both; LOCAL_RANK:NUMBER is for one rank");
   std::vector<StreamChoice> choices(static_cast<size_t>(local_world_size));
   if (const auto same = choice_of(text)) {
     choices.assign(choices.size(), *same);

@@ -8,7 +8,7 @@ namespace {
 bool starts_name(char c) { return c == '_' || (std::isalpha(static_cast<unsigned char>(c)) != 0); }
 bool continues_name(char c) { return starts_name(c) || (c >= '0' && c <= '9'); }
 
-/// The name that begins at `at`; empty if none does.
+/// Returns the name that begins at `at`; empty if none does.
 std::string name_at(const std::string& text, size_t at) {
   if (at >= text.size() || !starts_name(text[at])) return {};
   size_t end = at + 1;

@@ -6,8 +6,8 @@
 
 namespace cohort::elastic {
 
-/// Replaces `${name}` and `$name` by their values and `$$` by `$`; what has no value stays as it is.
-/// The rules are those of Python's string.Template.safe_substitute.
+/// Replaces `${name}` and `$name` with their values and `$$` with `$`; names without a value stay as they are. The rules are
+/// those of Python's string.Template.safe_substitute.
 std::string substitute(const std::string& text, const std::map<std::string, std::string>& values);
 
 }  // namespace cohort::elastic

@@ -18,7 +18,7 @@ using base::Result;
 
 namespace {
 
-/// Appends to the file; a file that takes no more is closed, and that is said once.
+/// Appends to the file. If it takes no more, closes it and logs this once.
 void write_or_close(base::Fd& file, std::string_view text, const std::string& path) {
   if (!file || text.empty()) return;
   if (const Result<void> written = base::write_all(file.get(), text, path); !written) {
@@ -32,7 +32,7 @@ void write_or_close(base::Fd& file, std::string_view text, const std::string& pa
 
 }  // namespace
 
-/// One of our own streams, and the filtered log beside it.
+/// One of the launcher's own streams, with its filtered log.
 struct WorkerOutput::Sink {
   Console& console;
   std::vector<std::string> filters;
@@ -57,7 +57,7 @@ struct WorkerOutput::Sink {
   }
 };
 
-/// One stream of one worker that goes to a file and to our own stream.
+/// One stream of one worker that goes to a file and to the launcher's own stream.
 struct WorkerOutput::Stream {
   base::Fd pipe;
   base::Fd file;
@@ -119,7 +119,7 @@ size_t WorkerOutput::read(Stream& stream) {
 
 void WorkerOutput::finish() {
   for (const auto& stream : streams_) {
-    // What is in the pipe now and no more: a process that has left its session may write on for ever.
+    // Reads only what is in the pipe now: a process that has left its session may write for ever.
     int num_waiting = 0;
     if (stream->pipe) (void)::ioctl(stream->pipe.get(), FIONREAD, &num_waiting);
     while (num_waiting > 0 && stream->pipe) num_waiting -= static_cast<int>(read(*stream));

@@ -1,4 +1,4 @@
-/// The output of one round's workers that is shown or filtered: pipes in, log files, console and filtered logs out.
+/// The output of one round's workers that is shown or filtered: reads pipes, writes log files, the console and filtered logs.
 #pragma once
 
 #include <memory>
@@ -15,18 +15,18 @@ namespace cohort::elastic {
 
 class WorkerOutput {
  public:
-  /// `attempt_folder` is where filtered_stdout.log and filtered_stderr.log go. `consoles` must outlive this object.
+  /// Writes filtered_stdout.log and filtered_stderr.log to `attempt_folder`. `consoles` must outlive this object.
   WorkerOutput(const FilteredLogs& filters, const std::string& attempt_folder, Consoles& consoles);
   ~WorkerOutput();
 
-  /// Takes over the pipe of a stream that is teed; does nothing for others.
+  /// Takes over the pipe of a stream with tee; does nothing for others.
   base::Result<void> add_output(const StreamRoute& route, const std::string& line_prefix, base::Fd& pipe);
   base::Result<void> add_errors(const StreamRoute& route, const std::string& line_prefix, base::Fd& pipe);
 
-  /// What moves text on. The watches must not outlive this object.
+  /// Adds the watches that move text on. The watches must not outlive this object.
   void add_watches(std::vector<Watch>& watches);
-  /// Reads what is in the pipes now (a process that left its session may hold one open forever) and shows what the consoles
-  /// take; they keep the rest.
+  /// Reads the text that is in the pipes now (a process that left its session may keep one open for ever) and shows what the
+  /// consoles take; they keep the rest.
   void finish();
 
  private:
@@ -41,7 +41,8 @@ class WorkerOutput {
   std::unique_ptr<Sink> output_;
   std::unique_ptr<Sink> errors_;
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::vector<char> buffer_ = std::vector<char>(64 * 1024);  ///< not on the stack, which may be no larger (ulimit -s)
+  std::vector<char> buffer_ =
+      std::vector<char>(64 * 1024);  ///< not on the stack, which may be limited to less (ulimit -s)
 };
 
 }  // namespace cohort::elastic

@@ -19,7 +19,7 @@ namespace {
 
 using Cpus = std::vector<Cpu>;
 
-/// Groups of CPUs with the same `key`, in the order of nodes, caches and cores.
+/// Returns groups of CPUs with the same `key`, in the order of nodes, caches and cores.
 template <class Key>
 std::vector<Cpus> groups_by(Cpus cpus, Key key) {
   std::sort(cpus.begin(), cpus.end(), [](const Cpu& a, const Cpu& b) {
@@ -47,7 +47,7 @@ std::vector<int> ids_of(const Cpus& cpus) {
   return ids;
 }
 
-/// The share of one of `num_shares` equal ones; with more shares than cores, neighbours have the same core.
+/// Returns one of `num_shares` equal shares; with more shares than cores, neighbors get the same core.
 Cpus share_of_cores(const Cpus& cpus, size_t share, size_t num_shares) {
   const std::vector<Cpus> cores = groups_by(cpus, [](const Cpu& cpu) { return cpu.core; });
   const size_t begin = share * cores.size() / num_shares;
@@ -57,7 +57,7 @@ Cpus share_of_cores(const Cpus& cpus, size_t share, size_t num_shares) {
   return taken;
 }
 
-/// The index of each worker's node.
+/// Returns the index of each worker's node.
 std::vector<size_t> deal_nodes(size_t num_workers, const std::vector<Cpus>& nodes, const std::vector<int>& gpu_nodes) {
   std::vector<size_t> dealt;
   for (size_t worker = 0; worker < num_workers; ++worker) {

@@ -1,4 +1,4 @@
-/// Which CPUs each worker runs on: --cpu-bind and torchrun's --numa-binding (torch/numa/binding.py of PyTorch 2.13). Pure.
+/// The CPUs on which each worker runs: --cpu-bind and torchrun's --numa-binding (torch/numa/binding.py of PyTorch 2.13). Pure.
 #pragma once
 
 #include <string>
@@ -18,11 +18,12 @@ enum class CpuBinding {
   kCoreComplex,  ///< the CPUs of that node that share a last-level cache
 };
 
-/// --cpu-bind: none, cores or numa; --numa-binding: node, socket, exclusive or core-complex. At most one may be given.
+/// Parses --cpu-bind (none, cores or numa) and --numa-binding (node, socket, exclusive or core-complex). At most one may be
+/// given.
 base::Result<CpuBinding> parse_cpu_binding(const std::string& cpu_bind, const std::string& numa_binding);
 
-/// The CPUs of each worker, by local rank; empty lists for kNone. Neighbours in rank get neighbouring cores. A worker's node is
-/// that of its GPU where `gpu_nodes` knows it; else the nodes are dealt to the workers in blocks. Requires `cpus`.
+/// Returns the CPUs of each worker by local rank; empty lists for kNone. Neighboring ranks get neighboring cores. A worker gets
+/// the node of its GPU if `gpu_nodes` knows it; otherwise the nodes are assigned to the workers in blocks. Requires `cpus`.
 std::vector<std::vector<int>> place_workers(CpuBinding binding, int num_workers, const std::vector<base::Cpu>& cpus,
                                             const std::vector<int>& gpu_nodes);
 

@@ -70,7 +70,8 @@ Result<int> parse_local_world_size(const std::string& text, const HostDevices& d
   if (text == "auto") return devices.num_gpus > 0 ? devices.num_gpus : devices.num_cores;
   if (text == "gpu") {
     if (devices.num_gpus > 0) return devices.num_gpus;
-    return Error("--nproc-per-node=gpu: Cuda is not available.").with_hint("this host has no /dev/nvidia0");
+    return Error("--nproc-per-node=gpu: Cuda is not available.")
+        .with_hint("give a number, cpu or auto: this host has no /dev/nvidia0");
   }
   if (text == "xpu") {
     return Error(

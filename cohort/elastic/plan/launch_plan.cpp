@@ -37,7 +37,7 @@ Result<void> plan_logs(const LaunchFlags& flags, LaunchPlan& plan) {
   return {};
 }
 
-/// OMP_NUM_THREADS of each worker: the CPUs it is bound to, else an equal share of the cores.
+/// Sets OMP_NUM_THREADS of each worker: the number of CPUs that it is bound to, else an equal share of the cores.
 void plan_threads(const HostFacts& host, LaunchPlan& plan) {
   const int num_workers = plan.rendezvous.local_world_size;
   plan.num_threads.assign(static_cast<size_t>(num_workers), 0);
@@ -58,7 +58,7 @@ void plan_threads(const HostFacts& host, LaunchPlan& plan) {
       is_bound ? "the CPUs it is bound to" : fmt::format("{} cores / {} workers", host.devices.num_cores, num_workers));
 }
 
-/// CUDA_VISIBLE_DEVICES of each worker: the GPUs of --gpus, or with --virtual-local-rank its own alone.
+/// Sets CUDA_VISIBLE_DEVICES of each worker: the GPUs of --gpus, or with --virtual-local-rank only its own.
 Result<void> plan_gpus(const LaunchFlags& flags, const HostFacts& host, LaunchPlan& plan) {
   const std::string all = !flags.gpus.empty() ? flags.gpus : host.visible_gpus.value_or("");
   plan.gpus.assign(static_cast<size_t>(plan.rendezvous.local_world_size), flags.gpus);
@@ -71,7 +71,7 @@ Result<void> plan_gpus(const LaunchFlags& flags, const HostFacts& host, LaunchPl
       plan.gpus[i] = base::trim(listed[i]);
     } else {
       return Error(fmt::format("local_rank {} exceeds available GPUs in CUDA_VISIBLE_DEVICES={}", i, all))
-          .with_hint("--virtual-local-rank gives each worker a GPU of its own; start fewer workers");
+          .with_hint("start fewer workers: --virtual-local-rank gives each one its own GPU");
     }
   }
   return {};

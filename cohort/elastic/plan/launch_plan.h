@@ -1,4 +1,4 @@
-/// LaunchPlan: all that is known of a job before anything happens, from the flags of `cohort run` and from the host.
+/// LaunchPlan: everything that is known of a job before it starts, from the flags of `cohort run` and from the host.
 #pragma once
 
 #include <chrono>
@@ -16,43 +16,43 @@
 
 namespace cohort::elastic {
 
-/// Everything that is decided before anything happens. Flags that mean the same on every host stand here as they are read;
-/// plan_launch completes it.
+/// Everything that is decided before the job starts. Flags that mean the same on every host are stored here as they are read;
+/// plan_launch fills in the rest.
 struct LaunchPlan {
   rendezvous::Settings rendezvous;
   WorkerProgram program;
   LogOptions logs;
   bool logs_events = false;
-  /// These end the job; others that arrive are only passed on to the workers.
+  /// The signals that end the job. Others are only forwarded to the workers.
   std::vector<int> signals;
-  /// From SIGTERM to SIGKILL.
+  /// The time between SIGTERM and SIGKILL.
   std::chrono::milliseconds shutdown_timeout{30'000};
-  /// > 0: a worker that is longer in uninterruptible sleep is a failure (TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT).
+  /// If positive, a worker that stays longer in uninterruptible sleep counts as failed
+  /// (TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT).
   std::chrono::milliseconds stuck_timeout{0};
-  /// The wait before the first restart; doubled for each one more, up to a minute.
+  /// The wait before the first restart. It doubles with each further restart, up to a minute.
   std::chrono::milliseconds restart_backoff{0};
-  /// The named pipe of the watchdog timers (TORCHELASTIC_ENABLE_FILE_TIMER, TORCHELASTIC_TIMER_FILE), "" for a fresh path; if
-  /// absent, no timer is watched.
+  /// The named pipe of the watchdog timers (TORCHELASTIC_ENABLE_FILE_TIMER, TORCHELASTIC_TIMER_FILE); "" means a fresh path. If
+  /// absent, no timers are watched.
   std::optional<std::string> timer_file;
   /// TORCHELASTIC_HEALTH_CHECK_PORT.
   std::optional<int> health_check_port;
-  /// Every worker is local rank 0 and sees one GPU.
+  /// Whether every worker is local rank 0 and sees one GPU.
   bool virtual_local_rank = false;
-  /// By local rank. Threads: 0 leaves OMP_NUM_THREADS alone. CPUs: empty binds to none. GPUs: "" leaves
-  /// CUDA_VISIBLE_DEVICES alone.
+  /// Values by local rank. With 0 threads OMP_NUM_THREADS stays as it is, without CPUs a worker is not bound, and with "" for
+  /// GPUs CUDA_VISIBLE_DEVICES stays as it is.
   std::vector<int> num_threads;
   std::vector<std::vector<int>> cpus;
   std::vector<std::string> gpus;
-  /// Says that OMP_NUM_THREADS is set, and why to this number; "" where it is not.
+  /// Says that OMP_NUM_THREADS is set, and why to this number; "" if it is not set.
   std::string threads_note;
-  /// Added to the environment of all workers.
+  /// Variables added to the environment of all workers.
   std::map<std::string, std::string> variables;
 };
 
-/// The command line: torchrun's flags, with its defaults, and a few of our own. plan_launch makes the plan of it, and nothing
-/// that happens afterwards reads it.
+/// The command line: torchrun's flags with its defaults, and a few of Cohort's own. Only plan_launch reads it, to make the plan.
 struct LaunchFlags {
-  /// --nnodes, --rdzv-*, --node-rank, --master-*, --standalone.
+  /// The flags --nnodes, --rdzv-*, --node-rank, --master-*, --standalone.
   rendezvous::Flags rendezvous;
   std::string local_world_size = "1";
   std::string redirects = "0";
@@ -64,15 +64,15 @@ struct LaunchFlags {
   std::string signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
   std::string cpu_bind = "none";
   std::string numa_binding;
-  /// "0,2,3": the GPUs of this node that workers may see.
+  /// The GPUs of this node that workers may see, such as "0,2,3".
   std::string gpus;
   /// default, shared, tcmalloc or jemalloc; see worker_allocator.h.
   std::string allocator = "default";
-  /// The flags that need no more than to be read.
+  /// The flags that need no further steps after they are read.
   LaunchPlan plan;
 };
 
-/// What the host is like.
+/// The properties of the host.
 struct HostFacts {
   HostDevices devices;
   std::vector<base::Cpu> cpus;
@@ -83,7 +83,8 @@ struct HostFacts {
 };
 HostFacts find_host_facts(const LaunchFlags& flags);
 
-/// Checks the flags. Pure, but for a look for the library that --allocator names; errors name the flag and its value.
+/// Checks the flags and makes the plan. Pure, except that it looks for the library that --allocator names. Errors name the flag
+/// and its value.
 base::Result<LaunchPlan> plan_launch(const LaunchFlags& flags, const HostFacts& host);
 
 }  // namespace cohort::elastic

@@ -32,7 +32,7 @@ bool has_record(const fs::path& packages) {
 fs::path packages_beside(const std::string& launcher) {
   const fs::path bin = fs::path(launcher).parent_path();
   if (bin.filename() != "bin") return {};
-  std::string newest;  // python3.9 does not occur: the package needs 3.10, so text order is number order
+  std::string newest;  // python3.9 does not occur: the package needs 3.10, so names sort by version
   fs::path found;
   for (const fs::path& entry : entries(bin.parent_path() / "lib")) {
     const std::string name = entry.filename();

@@ -19,7 +19,7 @@ struct Preloaded {
   const char* package;
 };
 
-// Debian's packages have no plain ".so", which belongs to those for developers.
+// Debian's packages have no plain ".so"; only the development packages have it.
 const std::vector<Preloaded>& preloaded_allocators() {
   static const std::vector<Preloaded> all = {
       {"tcmalloc",

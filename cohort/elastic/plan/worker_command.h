@@ -1,4 +1,4 @@
-/// Which program a worker runs: a Python script by the interpreter, anything else directly.
+/// The command of a worker: a Python script runs with the interpreter, any other program directly.
 #pragma once
 
 #include <optional>
@@ -10,27 +10,27 @@
 namespace cohort::elastic {
 
 struct WorkerProgram {
-  /// Path of a script or program; a module's name with as_module.
+  /// The path of a script or program; with as_module, a module's name.
   std::string name;
   std::vector<std::string> arguments;
   bool as_module = false;
-  /// Never start an interpreter, whatever the name looks like.
+  /// Never use an interpreter, whatever the name looks like.
   bool without_python = false;
-  /// --run-path: always start one. Python's own rules for paths (scripts, folders, archives) apply.
+  /// Always use an interpreter (--run-path). Python's own rules for paths (scripts, folders, archives) apply.
   bool as_path = false;
-  /// As `python -m torch.distributed.launch` without --use-env: `--local-rank=N` stands before the arguments.
+  /// Put `--local-rank=N` before the arguments, as `python -m torch.distributed.launch` does without --use-env.
   bool adds_local_rank = false;
 };
 
-/// Errors: flags that contradict each other, in torchrun's words.
+/// Checks for flags that contradict each other. Errors have torchrun's words.
 base::Result<void> check_program(const WorkerProgram& program);
 
-/// Returns the command line of one worker, `${local_rank}` substituted.
-/// `.py` files, modules and files that are not executable go to `interpreter`: PYTHON_EXEC if set, else the one
-/// that the launcher was installed into (packaged_python.h), else python3.
+/// Returns the command line of one worker with `${local_rank}` substituted. `.py` files, modules and files that are not
+/// executable run with the interpreter: PYTHON_EXEC if set, else the one of the Python that the launcher was installed into
+/// (packaged_python.h), else python3.
 base::Result<std::vector<std::string>> worker_command(const WorkerProgram& program, int local_rank);
 
-/// The same with the interpreter named, for tests.
+/// Uses the given interpreter, for tests.
 base::Result<std::vector<std::string>> worker_command(const WorkerProgram& program, int local_rank,
                                                       const std::string& interpreter);
 

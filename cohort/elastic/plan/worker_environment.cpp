@@ -32,10 +32,10 @@ std::map<std::string, std::string> worker_environment(const LaunchPlan& plan, co
   variables["TORCHELASTIC_ERROR_FILE"] = error_file_of(files.folder, local_rank);
   if (!files.timer_file.empty()) variables["TORCHELASTIC_TIMER_FILE"] = files.timer_file;
   if (!files.mark.empty()) variables[kAgentVariable] = files.mark;
-  // One that we inherit is another launcher's.
+  // An inherited value belongs to another launcher.
   variables.erase(vault::kPlaceVariable);
   if (!files.vault.empty()) variables[vault::kPlaceVariable] = vault::place_value(files.vault, local_rank);
-  // Clients that have not asked for it learn nothing of the agents' secret.
+  // Workers that have not asked for the token must not learn the agents' secret.
   variables.erase("COHORT_TOKEN");
   variables.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   const auto place = static_cast<size_t>(local_rank);

@@ -1,4 +1,4 @@
-/// Everything about each worker of one round, before it is started.
+/// Makes the specifications of a round's workers.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace cohort::elastic {
 
-/// One specification per local rank.
+/// Returns one specification per local rank.
 base::Result<std::vector<WorkerSpec>> plan_workers(const LaunchPlan& plan, const rendezvous::Round& round,
                                                    const AttemptFiles& files);
 

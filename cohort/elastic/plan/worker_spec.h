@@ -1,4 +1,4 @@
-/// WorkerSpec: everything about one worker of a round, before it is started.
+/// WorkerSpec: everything about one worker of a round that is known before it starts.
 #pragma once
 
 #include <map>
@@ -15,9 +15,9 @@ struct WorkerSpec {
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;
   WorkerRoutes routes;
-  /// Stands before each line that is shown by tee.
+  /// The prefix of each line that tee shows.
   std::string line_prefix;
-  /// Where it may run; everywhere if empty.
+  /// The CPUs on which it may run. If empty, it may run on all.
   std::vector<int> cpus;
 };
 

@@ -14,10 +14,10 @@
 namespace cohort::elastic {
 namespace {
 
-// A process's environment is as large as its user likes; ours comes first in none.
+// The limit for reading the environment of a process. It may be of any size, and the variable may be anywhere in it.
 constexpr size_t kMostEnvironment = 4 * 1024 * 1024;
 
-// Each thread has its own.
+// Each thread has its own children.
 std::set<pid_t> children_of(pid_t parent) {
   std::set<pid_t> children;
   std::error_code error;
@@ -46,7 +46,7 @@ bool has_mark(const std::string& environment, const std::string& line) {
 Orphans Orphans::adopt() {
   Orphans orphans;
   orphans.earlier_ = children_of(::getpid());
-  (void)::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);  // kernels before 3.4 lack it
+  (void)::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);  // kernels before 3.4 do not have it
   return orphans;
 }
 

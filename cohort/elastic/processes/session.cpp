@@ -25,15 +25,15 @@ namespace {
 
 constexpr int kMaxSessions = 4096;
 constexpr pid_t kDismissed = 0;
-/// Every process announced so far has ended; the numbers may be other processes' now.
+/// Means that every process announced so far has ended; other processes may have their pids now.
 constexpr pid_t kForget = -1;
-/// One that forks while it is being killed needs another look.
+/// The number of passes: a process that forks while it is being killed needs another pass.
 constexpr int kKillPasses = 100;
 constexpr useconds_t kPassMicroseconds = 10'000;
-/// One that is in the middle of exec has no environment to be known by, for as long as it is not given the processor.
+/// The number of passes for a process in the middle of exec, which has no environment until it runs.
 constexpr int kEmptyPasses = 5;
 
-/// The leader's process group is not all: each worker has its own, and a shell with job control makes more.
+/// Killing the leader's process group is not enough: each worker has its own, and a shell with job control makes more.
 void kill_all(const std::set<pid_t>& sessions, const std::string& mark) {
   for (const pid_t session : sessions) ::kill(-session, SIGKILL);
   for (int pass = 0, empty = 0; pass < kKillPasses && empty < kEmptyPasses; ++pass) {
@@ -63,7 +63,7 @@ void kill_all(const std::set<pid_t>& sessions, const std::string& mark) {
   ::_exit(0);
 }
 
-/// In the child: out of the terminal's reach, holding nothing open but the pipe.
+/// Detaches the child from the terminal and closes everything except the pipe.
 [[noreturn]] void become_guard(int fd, const std::string& mark, const std::function<void()>& last_act) {
   ::setsid();
   ::prctl(PR_SET_NAME, "cohort-guard");
@@ -75,7 +75,7 @@ void kill_all(const std::set<pid_t>& sessions, const std::string& mark) {
 }  // namespace
 
 bool parse_process_stat(const std::string& text, SessionMember& member) {
-  // "71 (a name) S 1 70 70 ...": the name may hold blanks and parentheses itself.
+  // Parses "71 (a name) S 1 70 70 ...". The name may have spaces and brackets itself.
   const size_t open = text.find('(');
   const size_t close = text.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close + 2 >= text.size()) return false;
@@ -146,11 +146,11 @@ void SessionGuard::forget() {
 
 SessionGuard::~SessionGuard() {
   if (pid_ < 0) return;
-  // A guard that was killed itself (EPIPE) needs no dismissal.
+  // If the guard was killed itself (EPIPE), it needs no dismissal.
   const pid_t dismissed = kDismissed;
   (void)!::write(sessions_.get(), &dismissed, sizeof dismissed);
   sessions_.reset();
-  ::kill(pid_, SIGCONT);  // somebody may have stopped it
+  ::kill(pid_, SIGCONT);  // it may have been stopped
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }

@@ -1,4 +1,4 @@
-/// The processes that workers leave behind: who is still alive in their session, and who ends them when we are killed.
+/// Finds processes that workers leave behind in their session, and ends them if the launcher is killed.
 #pragma once
 
 #include <sys/types.h>
@@ -21,37 +21,38 @@ struct SessionMember {
   std::string name;
 };
 
-/// Every living process of these sessions, zombies left out.
+/// Returns every living process of these sessions, without zombies.
 std::vector<SessionMember> living_members(const std::set<pid_t>& sessions);
 
-/// What /proc tells of a living process; nothing for a zombie, or where there is none.
+/// Reads a living process from /proc; nothing for a zombie, or if there is no such process.
 std::optional<SessionMember> read_member(pid_t pid);
 
-/// Parses one /proc/<pid>/stat; false for a zombie or for any other text.
+/// Parses the text of one /proc/<pid>/stat. Returns false for a zombie or any other text.
 bool parse_process_stat(const std::string& text, SessionMember& member);
 
-/// A tiny process that outlives us for a moment: should we die without a word (kill -9, out of memory), it kills the
-/// workers' session and whatever else they have started. (The kernel itself kills the workers, but nothing more.)
+/// A small process that outlives the launcher for a moment. If the launcher is killed (kill -9, out of memory), the guard kills
+/// the workers' session and everything else that workers have started. (The kernel itself kills only the workers.)
 class SessionGuard {
  public:
-  /// `mark` is in the environment of everything that workers start (orphans.h), also in sessions of their own. `last_act` is
-  /// called in the guard after it had to kill, such as for removing a temporary folder.
-  /// Requires that this process has no other threads: the guard is a fork without exec, which allocates.
+  /// Starts the guard. `mark` is in the environment of everything that workers start (orphans.h), also in other sessions.
+  /// `last_act` is called in the guard after it had to kill, for example to remove a temporary folder. Requires that this process
+  /// has no other threads, because the guard is a fork without exec that allocates.
   static base::Result<SessionGuard> start(const std::string& mark, const std::function<void()>& last_act = nullptr);
   SessionGuard(SessionGuard&& other) noexcept;
-  /// Dismisses the guard: nothing is killed any more.
+  /// Dismisses the guard: it kills nothing any more.
   ~SessionGuard();
 
-  /// Whoever writes its pid here (ProcessOptions::announce_fd) is protected from then on: its session dies with us.
+  /// A child that writes its pid here (ProcessOptions::announce_fd) is protected from then on: its session ends with the
+  /// launcher.
   int announce_fd() const { return sessions_.get(); }
-  /// All that were announced have ended and are reaped: their numbers may soon be those of strangers.
+  /// Forgets all announced children. They have ended and are reaped, so other processes may soon get their pids.
   void forget();
 
  private:
   SessionGuard() = default;
   pid_t pid_ = -1;
   base::Fd sessions_;
-  /// It was killed, and that has been said.
+  /// Whether the guard was killed and this has been logged.
   bool is_missed_ = false;
 };
 

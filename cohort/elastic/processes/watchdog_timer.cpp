@@ -26,12 +26,12 @@ using base::Result;
 
 namespace {
 
-/// PIPE_BUF: what clients can write in one piece.
+/// PIPE_BUF: the size that clients can write in one piece.
 constexpr size_t kMaxLine = 4096;
 constexpr size_t kMaxTimers = 4096;
-/// Taken in at once, before others have their turn.
+/// The number of reads before others have their turn.
 constexpr int kMaxReads = 16;
-/// Of a text from outside, in a message.
+/// The limit for a text from outside in a message.
 constexpr size_t kMaxShown = 200;
 
 std::string printable(std::string_view text) {
@@ -51,7 +51,7 @@ bool has_reader(const std::string& path) {
   return static_cast<bool>(base::Fd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW)));
 }
 
-/// Makes room for our own. False: somebody still reads the pipe that is there.
+/// Removes the former pipe. Returns false if another launcher still reads it.
 Result<bool> remove_former(const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return errno == ENOENT ? Result<bool>(true) : cannot_make(path, errno);
@@ -64,7 +64,7 @@ Result<bool> remove_former(const std::string& path) {
   return true;
 }
 
-/// For reading; also open for writing, so that it does not end with the last client.
+/// Opens the pipe for reading, and also for writing, so that it does not end with the last client.
 Result<base::Fd> make_pipe_at(const std::string& path) {
   if (::mkfifo(path.c_str(), 0600) != 0) return cannot_make(path, errno);
   base::Fd pipe(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
@@ -72,7 +72,8 @@ Result<base::Fd> make_pipe_at(const std::string& path) {
   return pipe;
 }
 
-/// The worker in whose process group the process is, or one of those that it descends from in the worker's session; 0: none.
+/// Returns the worker in whose process group the process is, or from which it descends in the worker's session; 0 if there is
+/// none.
 pid_t worker_of(pid_t pid, const std::set<pid_t>& workers) {
   const pid_t session = ::getsid(pid);
   while (pid > 0 && ::getsid(pid) == session) {
@@ -83,7 +84,7 @@ pid_t worker_of(pid_t pid, const std::set<pid_t>& workers) {
   return 0;
 }
 
-/// A descriptor keeps the process ours between the look at it and the signal.
+/// The descriptor makes sure that the process is the same between the check and the signal.
 bool send_signal(pid_t pid, int signal, const std::set<pid_t>& workers, const std::string& started_at) {
   const base::Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process || !worker_of(pid, workers)) return false;
@@ -188,7 +189,7 @@ void WatchdogTimer::take_line(std::string_view line, const std::set<pid_t>& work
     return;
   }
   if (timers_.size() >= kMaxTimers && !timers_.contains(key)) {
-    // Sorted by pid: each process is looked at once.
+    // Sorted by pid, so that each process is checked once.
     std::pair<pid_t, bool> last{0, false};
     std::erase_if(timers_, [&last](const auto& timer) {
       const pid_t pid = timer.first.first;

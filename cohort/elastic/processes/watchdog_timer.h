@@ -1,4 +1,4 @@
-/// Watchdog timers: a worker says by when a block of its code must be over, and a process that overruns is ended.
+/// Watchdog timers: a worker says by when a block of its code must be over, and the launcher ends a process that overruns.
 ///
 /// Workers write one line of JSON per request to a named pipe, whose path is in TORCHELASTIC_TIMER_FILE. The lines are those of
 /// torch/distributed/elastic/timer/file_based_local_timer.py of PyTorch 2.13, so Python's timer.expires() and cohort::Expires
@@ -6,8 +6,8 @@
 ///
 ///     {"version": 1, "pid": 4711, "scope_id": "epoch", "expiration_time": 1700000000.5, "signal": 9}
 ///
-/// Whoever may write there may name any pid, so only our own workers and their child processes in their session are ever
-/// signalled. Lines are 4 KiB at most, timers 4096; what is no request is said once and ignored.
+/// Any process with access may write a line for any pid, so the launcher only signals its own workers and their child processes
+/// in their session. Lines may have 4 KiB, and there may be 4096 timers. Malformed requests are logged once and ignored.
 #pragma once
 
 #include <sys/types.h>
@@ -28,12 +28,12 @@ namespace cohort::elastic {
 struct TimerRequest {
   pid_t pid = 0;
   std::string scope;
-  /// Seconds since 1970; a negative one releases the timer.
+  /// Seconds since 1970. A negative number releases the timer.
   double expiration_time = 0;
-  /// To end the process with; 0 or less: none.
+  /// The signal that ends the process. 0 or less means none.
   int signal = 0;
 };
-/// One line; nothing if it is not a request. Pure.
+/// Parses one line; nothing if it is not a request. Pure.
 std::optional<TimerRequest> parse_timer_request(std::string_view line);
 
 /// A block that ran too long.
@@ -43,45 +43,45 @@ struct Overrun {
   pid_t worker = 0;
   std::string scope;
   double expiration_time = 0;
-  /// The one that was sent; 0: none was asked for.
+  /// The signal that was sent. 0 means that the request named none.
   int signal = 0;
-  /// `block "epoch" overran its timer`, fit for a line of a log.
+  /// Returns `block "epoch" overran its timer`, fit for a line of a log.
   std::string describe() const;
 };
 
 /// Thread-safety: one thread at a time.
 class WatchdogTimer {
  public:
-  /// Makes the pipe, mode 0600: at `path`, or if that is "" in a fresh folder of TMPDIR. A pipe that a former launcher has
-  /// left at `path` is replaced; where another one still reads it, a fresh path is taken, and that is said. Errors: `path` is
-  /// something else, or cannot be made.
+  /// Creates the pipe with mode 0600: at `path`, or if that is "" in a fresh folder of TMPDIR. Replaces a pipe that a former
+  /// launcher has left at `path`. If another launcher still reads that pipe, logs this and uses a fresh path. Errors: `path` is
+  /// something else, or cannot be created.
   static base::Result<WatchdogTimer> create(const std::string& path);
   WatchdogTimer(WatchdogTimer&& other) noexcept = default;
   /// Removes the pipe.
   ~WatchdogTimer();
 
   const std::string& path() const { return path_; }
-  /// Removes what create() has made. For a process that outlives the one which made it.
+  /// Removes what create() has made. For a process that outlives the one that made it.
   void remove_files() const;
 
   /// Readable while requests wait.
   int fd() const { return pipe_.get(); }
-  /// Takes requests in. `workers`: their pids; others' processes get no timer.
+  /// Reads requests. `workers` has the workers' pids; processes of others get no timer.
   void read(const std::set<pid_t>& workers);
   /// Drops all timers, and the requests that wait.
   void forget();
 
-  /// The earliest expiration, seconds since 1970.
+  /// The earliest expiration in seconds since 1970.
   std::optional<double> next_expiration() const;
-  /// Ends what has overrun at `now`: of the expired timers of a process the first that names a signal counts, as in PyTorch.
-  /// Processes that are gone, or no longer belong to one of `workers`, are left alone.
+  /// Ends processes that have overrun at `now`: of a process's expired timers the first that names a signal counts, as in
+  /// PyTorch. Ignores processes that have ended, or no longer belong to one of `workers`.
   std::vector<Overrun> end_overruns(double now, const std::set<pid_t>& workers);
 
  private:
   struct Timer {
     double expiration_time;
     int signal;
-    /// Of the process, in case its pid becomes another's.
+    /// The start time of the process, in case its pid is reused.
     std::string started_at;
   };
 
@@ -90,7 +90,7 @@ class WatchdogTimer {
   void ignore(const std::string& why);
 
   std::string path_;
-  /// Made for the pipe alone; "" if it stands elsewhere.
+  /// The folder that was made for the pipe; "" if the pipe is elsewhere.
   std::string folder_;
   base::Fd pipe_;
   std::string partial_line_;
@@ -99,7 +99,7 @@ class WatchdogTimer {
   std::map<std::pair<pid_t, std::string>, Timer> timers_;
 };
 
-/// The time of day in seconds since 1970, as requests give it.
+/// Returns the time of day in seconds since 1970, as in requests.
 double seconds_since_1970();
 
 }  // namespace cohort::elastic

@@ -17,9 +17,9 @@ using rendezvous::Settings;
 
 struct EventLog::Event {
   const char* state;
-  /// "" for what it is by its state.
+  /// The event's name. If empty, the state decides it.
   std::string name = {};
-  /// -1: the agent's own event.
+  /// -1 means an event of the agent itself.
   int local_rank = -1;
   std::string error = {};
   const WorkerFailure* failure = nullptr;

@@ -12,7 +12,7 @@ namespace cohort::elastic {
 
 class EventLog {
  public:
-  /// Says nothing unless `is_on`.
+  /// Logs nothing unless `is_on`.
   explicit EventLog(bool is_on) : is_on_(is_on) {}
 
   void workers_started(const rendezvous::Round& round, const rendezvous::Settings& settings) const;
@@ -22,11 +22,11 @@ class EventLog {
   void agent_ended(const rendezvous::Round& round, const rendezvous::Settings& settings, bool is_success,
                    const std::string& why) const;
 
-  /// The end of a phase of the agent, with "duration_ms": "rendezvous", "start_workers", "run_workers", "stop_workers" or
-  /// "exit_barrier". These are what torchelastic's metrics measure (agent/server/api.py, @prof).
+  /// Logs the end of a phase of the agent, with "duration_ms": "rendezvous", "start_workers", "run_workers", "stop_workers" or
+  /// "exit_barrier". torchelastic's metrics measure these phases (agent/server/api.py, @prof).
   void phase_ended(const rendezvous::Round& round, const rendezvous::Settings& settings, const std::string& phase,
                    std::chrono::steady_clock::duration duration) const;
-  /// "timer expired", then "kill worker process" if a signal was sent.
+  /// Logs "timer expired", then "kill worker process" if a signal was sent.
   void block_overran(const rendezvous::Round& round, const rendezvous::Settings& settings,
                      const Overrun& overrun) const;
 

@@ -27,7 +27,7 @@ std::optional<std::time_t> time_in(const json& node) {
   return seconds ? std::optional<std::time_t>(*seconds) : std::nullopt;
 }
 
-/// Deeper lists in lists than any worker writes would use up the stack.
+/// Limits the depth of nested lists: deeper ones than any worker writes would overflow the stack.
 json parse_error_file(const std::string& text) {
   if (base::json_depth(text) > kMostDepth) return {};
   return json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -38,7 +38,7 @@ std::string text_in(const json& node, const char* key) {
   return found != node.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-/// Takes over what the worker wrote. Returns false for a file that has no message, such as one cut short.
+/// Reads the worker's text. Returns false for a file without a message, such as a truncated one.
 bool read_error_file(const std::string& text, WorkerFailure& failure) {
   const json root = parse_error_file(text);
   if (!root.is_object() || !root.contains("message")) return false;
@@ -54,7 +54,7 @@ bool read_error_file(const std::string& text, WorkerFailure& failure) {
   const std::string callstack = extra.is_object() ? text_in(extra, "py_callstack") : "";
   failure.message = callstack.empty() ? text_in(message, "message") : callstack;
   if (failure.message.empty()) failure.message = "<N/A>";
-  // The lines of a traceback stand below the first, indented.
+  // Indents the lines of a traceback below the first.
   failure.message = base::replace_all(failure.message, "\n", "\n  ");
   if (extra.is_object()) failure.time = time_in(extra).value_or(failure.time);
   return true;
@@ -98,7 +98,7 @@ WorkerFailure describe_failure(int rank, int local_rank, pid_t pid, const base::
       error_file.empty() ? base::Error("no error file") : base::read_file(error_file);
   if (text) {
     failure.error_file = error_file;
-    if (!read_error_file(*text, failure)) failure.message = "the error file holds no message; see its text";
+    if (!read_error_file(*text, failure)) failure.message = "the error file has no message; see its text";
     if (!failure.message.empty()) return failure;
   }
   failure.message = status.signal ? fmt::format("Signal {} ({}) received by PID {}", status.signal,
@@ -126,7 +126,7 @@ const WorkerFailure& root_cause(const std::vector<WorkerFailure>& failures) {
 
 std::string format_failure_report(const std::string& program, std::vector<WorkerFailure> failures,
                                   const std::string& host) {
-  // The others ended because they were told to, in whichever order.
+  // The others ended because they were stopped, in any order.
   const auto by_rank = [](const WorkerFailure& a, const WorkerFailure& b) { return a.rank < b.rank; };
   std::stable_sort(failures.begin() + 1, failures.end(), by_rank);
   const std::string title = fmt::format("{} FAILED", program);

@@ -1,4 +1,5 @@
-/// Answers a liveness probe over HTTP (TORCHELASTIC_HEALTH_CHECK_PORT) from the agent's own loop: an agent that hangs fails it.
+/// Answers a liveness probe over HTTP (TORCHELASTIC_HEALTH_CHECK_PORT) from the agent's own loop, so an agent that hangs fails
+/// it.
 ///
 ///     GET / -> 200 {"state":"running","round":0,"restarts":0,"workers":2}
 ///
@@ -16,22 +17,23 @@
 namespace cohort::elastic {
 
 struct HealthState {
-  /// "rendezvous", "running", "stopping", "waiting to restart", "waiting for other nodes": what the agent does.
+  /// The agent's state: "rendezvous", "running", "stopping", "waiting to restart", "waiting for other nodes".
   const char* state = "rendezvous";
   int round = 0;
   int restarts = 0;
-  /// Of this node, that run.
+  /// The number of this node's workers that run.
   int workers = 0;
-  /// False: status 503.
+  /// If false, the status is 503.
   bool is_well = true;
 };
 
-/// The answer to a request: any path, GET or HEAD. Pure.
+/// Returns the answer to a request: any path, GET or HEAD. Pure.
 base::HttpResponse answer_health_check(const base::HttpRequest& request, const HealthState& state);
 
 class HealthCheck {
  public:
-  /// Listens on all interfaces, of both families: a kubelet asks at the pod's address. Errors name the port and who holds it.
+  /// Listens on all interfaces, of both families, because a kubelet uses the pod's address. Errors name the port and the process
+  /// that has it.
   static base::Result<HealthCheck> create(int port, const std::function<HealthState()>& state);
 
   /// `this` must outlive the watches.

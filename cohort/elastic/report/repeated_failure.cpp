@@ -9,7 +9,7 @@
 namespace cohort::elastic {
 namespace {
 
-/// Programs load libraries, meet and build models before they find out.
+/// Programs load libraries, meet and build models before they detect such an error.
 constexpr std::chrono::seconds kEarly{30};
 constexpr int kUsageError = 2;
 constexpr std::string_view kLibTorch = "c10::";
@@ -21,7 +21,7 @@ constexpr std::string_view kKinds[] = {
 
 bool is_of_the_program(const WorkerFailure& failure) {
   if (failure.error.empty()) return failure.status.code == kUsageError;
-  // "c10::ValueError: [cohort] Trainer: ...", "ValueError: ..."
+  // Parses "c10::ValueError: [cohort] Trainer: ..." or "ValueError: ...".
   std::string_view kind = std::string_view(failure.error).substr(0, failure.error.find(": "));
   if (kind.starts_with(kLibTorch)) kind.remove_prefix(kLibTorch.size());
   return std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);

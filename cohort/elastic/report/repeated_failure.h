@@ -1,4 +1,4 @@
-/// RepeatedFailure: notices an error that the same program will run into again, such as a wrong flag. Private to this folder.
+/// RepeatedFailure: detects an error that the same program will have again, such as a wrong flag. Private to this folder.
 #pragma once
 
 #include <chrono>
@@ -8,18 +8,18 @@
 
 namespace cohort::elastic {
 
-/// Of a kind that says what the program was told, not what has happened to it: ValueError, TypeError, ImportError and their like,
-/// of C++ or Python; or exit code 2, by which programs refuse their arguments. Pure.
+/// Whether the kind of the error says that the program was called wrongly, not that something happened to it: ValueError,
+/// TypeError, ImportError and similar ones, of C++ or Python; or exit code 2, with which programs refuse their arguments. Pure.
 bool is_of_the_program(const WorkerFailure& failure);
 
 class RepeatedFailure {
  public:
-  /// A round's first failure, `age` after its workers were started. True: it is of the program, as early as the last round's, and
-  /// word for word the same.
+  /// Takes a round's first failure, `age` after its workers were started. Returns true if it is an error of the program, came as
+  /// early as the last round's, and has the same text.
   bool is_it(const WorkerFailure& failure, std::chrono::steady_clock::duration age);
 
  private:
-  /// "" where it was no such failure.
+  /// Empty if the last failure was not of this kind.
   std::string last_;
 };
 

@@ -1,4 +1,4 @@
-/// What an agent and the workers' groups that it starts work with, all of it for the whole job.
+/// Objects that an agent and its worker groups use during the complete job.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ namespace cohort::elastic {
 struct AgentTools {
   const LogFolder& folder;
   SessionGuard& guard;
-  /// In the environment of everything that workers start (orphans.h).
+  /// A value in the environment of everything that workers start (orphans.h).
   const std::string& mark;
   const Orphans& orphans;
   SignalSource& signals;
   Consoles& consoles;
-  /// Null: workers' timers are not watched.
+  /// If null, workers' timers are not watched.
   WatchdogTimer* watchdog = nullptr;
-  /// Null: nobody holds the workers' snapshots.
+  /// If null, there is no snapshot server for the workers.
   vault::VaultServer* vault = nullptr;
 };
 

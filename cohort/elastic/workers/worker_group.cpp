@@ -22,13 +22,13 @@ using std::chrono::milliseconds;
 
 namespace {
 
-/// How long what a worker has left behind may take to end by itself, as Python's resource tracker does.
+/// The time that processes left behind by workers have to end by themselves, as Python's resource tracker does.
 constexpr milliseconds kLeftoverTime{500};
 constexpr milliseconds kScanInterval{10};
-/// How often the workers' states are looked at.
+/// The interval at which the workers' states are checked.
 constexpr milliseconds kLookInterval{1000};
 
-/// A worker ends by the signal, or in its own way after having heard of it, or because the signal has ended its child.
+/// A worker may end by the signal, in its own way after it has received the signal, or because the signal has ended its child.
 bool may_be_why(const Overrun& overrun, pid_t worker, const base::ExitStatus& status) {
   if (overrun.signal == 0) return false;
   return status.signal == 0 || status.signal == overrun.signal || overrun.pid != worker;
@@ -41,7 +41,7 @@ struct WorkerGroup::Worker {
   base::Process process;
   WorkerHealth health{};
   bool ended = false;
-  /// The last of its blocks, or of its children's, that overran its timer.
+  /// The last block of the worker or its children that overran its timer.
   std::optional<Overrun> overrun{};
   std::string describe() const { return fmt::format("rank {} (pid {})", spec.rank, process.pid()); }
 };
@@ -187,12 +187,12 @@ void WorkerGroup::add_failure(WorkerFailure failure, const Surroundings& surroun
   stop(SIGTERM);
 }
 
-// A look at what the kernel tells of each worker, now and then.
+// Checks the kernel's state of each worker from time to time.
 void WorkerGroup::look_after(const Surroundings& surroundings) {
   const auto now = Clock::now();
   if (phase_ != Phase::kRunning || now - last_look_ < kLookInterval) return;
   last_look_ = now;
-  (void)tools_.orphans.find(pids());  // reaps those that have ended
+  (void)tools_.orphans.find(pids());  // reaps processes that have ended
   for (const auto& worker : workers_) {
     if (worker->ended) continue;
     const base::ProcessState state = base::read_process_state(worker->process.pid());
@@ -213,10 +213,10 @@ void WorkerGroup::look_after(const Surroundings& surroundings) {
   }
 }
 
-// The timers of workers that are being stopped do not matter any more.
+// Timers of workers that are being stopped do not matter any more.
 void WorkerGroup::end_overruns(const Surroundings& surroundings) {
   if (!tools_.watchdog || phase_ != Phase::kRunning) return;
-  // A release may have arrived just now, or long ago if it was this process that did not run.
+  // A release may have arrived just now, or long ago if this process did not run.
   if (tools_.watchdog->next_expiration().value_or(HUGE_VAL) > seconds_since_1970()) return;
   tools_.watchdog->read(running_pids());
   for (const Overrun& overrun : tools_.watchdog->end_overruns(seconds_since_1970(), running_pids())) {
@@ -254,7 +254,7 @@ void WorkerGroup::stop(int signal) {
   for (const auto& worker : workers_) {
     if (worker->ended) continue;
     worker->process.signal_group(signal);
-    // A stopped worker sees no signal before it goes on.
+    // A stopped worker handles no signal before it continues.
     worker->process.signal_group(SIGCONT);
   }
 }
@@ -269,7 +269,7 @@ void WorkerGroup::kill_workers(const std::string& reason) {
   }
 }
 
-// Not even SIGKILL ends a process that sleeps in the kernel, on a dead disk or device: do not wait forever.
+// Not even SIGKILL ends a process that sleeps in the kernel, on a dead disk or device, so this does not wait for it.
 void WorkerGroup::abandon_workers() {
   for (const auto& worker : workers_) {
     if (worker->ended) continue;
@@ -313,14 +313,14 @@ void WorkerGroup::advance() {
   clean_sessions();
 }
 
-// The workers are zombies until we end, so their session's number still is theirs. Both ways of looking are needed: some
-// kernels do not list children, and where they do, a list that is read while a child ends may leave out a living one.
+// The workers are zombies until this process ends, so their session's number still belongs to them. Both searches are needed:
+// some kernels do not list children, and a list that is read while a child ends may miss a living one.
 std::vector<SessionMember> WorkerGroup::left_behind() const {
   const std::set<pid_t> workers = pids();
   std::set<pid_t> sessions;
   for (const auto& worker : workers_) sessions.insert(worker->process.session());
   std::vector<SessionMember> left = living_members(sessions);
-  // An abandoned worker still lives; it has not been left behind by one.
+  // An abandoned worker still lives, but is not a process left behind by a worker.
   std::erase_if(left, [&](const SessionMember& member) { return workers.contains(member.pid); });
   for (SessionMember& orphan : tools_.orphans.find(workers)) {
     if (!sessions.contains(orphan.session)) left.push_back(std::move(orphan));

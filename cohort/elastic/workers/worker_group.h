@@ -1,7 +1,7 @@
-/// The workers of one node in one round: started together, watched, and ended together.
+/// The workers of one node in one round: starts, watches and ends them together.
 ///
-/// One thread, one poll: exits arrive by pidfd, signals by signalfd, output by pipe, news of the job by a descriptor. The first
-/// worker that fails ends the others: SIGTERM to their process groups, after the time-out SIGKILL.
+/// One thread polls everything: exits with pidfds, signals with a signalfd, output with pipes, news of the job with a descriptor.
+/// The first worker that fails ends the others: SIGTERM to their process groups, and SIGKILL after the timeout.
 #pragma once
 
 #include <chrono>
@@ -22,52 +22,52 @@
 
 namespace cohort::elastic {
 
-/// What a group hears and says while its workers run.
+/// Callbacks and events of a group while its workers run.
 struct Surroundings {
-  /// Readable when there is news; -1: there never is any.
+  /// Readable when there is news. -1 means that there is never any.
   int news_fd = -1;
-  /// Takes the news. A text says why the workers must stop now.
+  /// Reads the news. A text says why the workers must stop now.
   std::function<std::optional<std::string>()> read_news;
-  /// Called for the first worker that fails of itself, before the others are stopped.
+  /// Called for the first worker that fails by itself, before the others are stopped.
   std::function<void(const WorkerFailure& failure)> when_failed;
-  /// Called for a block that overran its timer; its process has been sent the signal.
+  /// Called for a block that overran its timer; its process has already been sent the signal.
   std::function<void(const Overrun& overrun)> when_overrun;
-  /// What else the caller waits for all the time.
+  /// Adds descriptors that the caller always waits for.
   std::function<void(std::vector<Watch>& watches)> add_watches;
 };
 
 struct GroupResult {
-  /// The first signal that came to end the group; others may have been the first to stop it.
+  /// The first signal that ended the group, even if something else stopped the workers before.
   std::optional<int> signal;
-  /// True if news ended it.
+  /// Whether news ended it.
   bool was_stopped = false;
-  /// From the first signal to the workers until nothing of them was left; nothing if they ended by themselves.
+  /// The time from the first signal to the workers until none of their processes was left. Absent if they ended by themselves.
   std::optional<std::chrono::milliseconds> stop_time;
-  /// In the order in which they were noticed; also those that were stopped because of the first.
+  /// In the order in which they were noticed, including workers that were stopped because of the first.
   std::vector<WorkerFailure> failures;
   bool ok() const { return !signal && !was_stopped && failures.empty(); }
 };
 
 class WorkerGroup {
  public:
-  /// `plan`, and what `tools` refers to, must outlive the group.
+  /// `plan` and the objects that `tools` refers to must outlive the group.
   WorkerGroup(const LaunchPlan& plan, const AgentTools& tools, const std::string& attempt_folder);
-  /// Kills whatever still runs.
+  /// Kills all that still runs.
   ~WorkerGroup();
 
-  /// Starts all side by side, in one session; returns when each runs its program. False: `is_stopped`, which is asked before
-  /// each, said so. After that, or an error, none is left.
+  /// Starts all workers side by side in one session and returns when each runs its program. Returns false if `is_stopped`, which
+  /// is asked before each start, returned true. After that, or an error, no worker is left.
   base::Result<bool> start(const std::vector<WorkerSpec>& specs, const std::function<bool()>& is_stopped);
 
-  /// Blocks until every worker has ended and nothing is left of their session.
-  /// Signals are forwarded to the workers' process groups; a second SIGINT or SIGQUIT kills them at once.
+  /// Blocks until every worker has ended and no process of their session is left. Forwards signals to the workers' process
+  /// groups; a second SIGINT or SIGQUIT kills them at once.
   GroupResult supervise(const Surroundings& surroundings);
 
-  /// Those that have not ended.
+  /// The number of workers that have not ended.
   int num_running() const;
-  /// "running", "stopping", "killing" or "cleaning".
+  /// Returns "running", "stopping", "killing" or "cleaning".
   const char* state() const;
-  /// Workers are there that have not ended after SIGKILL.
+  /// Whether workers have not ended after SIGKILL.
   bool is_stuck() const { return phase_ == Phase::kKilling; }
 
  private:
@@ -83,7 +83,7 @@ class WorkerGroup {
   void take_exit(Worker& worker, const Surroundings& surroundings);
   void look_after(const Surroundings& surroundings);
   void end_overruns(const Surroundings& surroundings);
-  /// Of all workers; of those that have not ended.
+  /// The pids of all workers, and of those that have not ended.
   std::set<pid_t> pids() const;
   std::set<pid_t> running_pids() const;
   std::vector<SessionMember> left_behind() const;

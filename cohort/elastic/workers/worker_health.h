@@ -1,4 +1,4 @@
-/// Workers that live and do nothing: stopped, stuck in the kernel, or without their main thread. Pure.
+/// Detects workers that live but do nothing: stopped, stuck in the kernel, or without their main thread. Pure.
 #pragma once
 
 #include <chrono>
@@ -7,20 +7,20 @@
 
 namespace cohort::elastic {
 
-/// What is known of one worker from the states the kernel shows, one observation after another.
+/// The state of one worker, from a series of observations of the kernel's state.
 class WorkerHealth {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// How long a state must last before it is worth a word.
+  /// The time for which a state must last before it is reported.
   static constexpr std::chrono::seconds kStoppedTime{1};
   static constexpr std::chrono::seconds kStuckTime{10};
 
-  /// `state` is the letter of /proc/<pid>/stat. Returns what there is to say now, each thing once:
-  /// "is stopped (SIGSTOP or a debugger); kill -CONT 4711 resumes it".
+  /// `state` is the letter of /proc/<pid>/stat. Returns a text to report now, each state once, such as "is stopped (SIGSTOP or a
+  /// debugger); kill -CONT 4711 resumes it".
   std::optional<std::string> observe(char state, int pid, Clock::time_point now);
 
-  /// How long it has been in uninterruptible sleep, at the last observation.
+  /// How long it had been in uninterruptible sleep at the last observation.
   std::chrono::milliseconds stuck_time() const;
 
  private:

@@ -29,7 +29,7 @@ base::Error draft_error(const std::string& action, const std::string& path, int 
 base::Result<void> sync_folder(const std::string& path) {
   const base::Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return draft_error("open the folder", path);
-  // Some file systems have no such thing for folders.
+  // Some file systems do not support it for folders.
   if (::fsync(folder.get()) != 0 && errno != EINVAL) return draft_error("sync the folder", path);
   return {};
 }
@@ -39,7 +39,7 @@ void remove_tree(const std::string& path) {
   std::filesystem::remove_all(path, error);
 }
 
-// The folders and the plain files below `folder`, with names relative to it; folders end in a slash.
+// Returns the folders and the regular files below `folder`, with relative names; folders end in a slash.
 base::Result<std::vector<std::string>> names_below(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -108,14 +108,14 @@ base::Result<void> CheckpointDraft::complete(Manifest& manifest) {
 base::Result<void> CheckpointDraft::take_name(const std::string& path) {
   if (::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) return {};
   if (errno == EEXIST) {
-    // The one that was there is then where the draft was, which the destructor removes.
+    // The replaced checkpoint then has the draft's name, and the destructor removes it.
     if (::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return {};
     if (errno != EINVAL && errno != ENOSYS) return draft_error("give its name to", path);
     if (auto removed = remove_checkpoint(root_, step_); !removed) return removed;
   } else if (errno != EINVAL && errno != ENOSYS) {
     return draft_error("rename the new checkpoint to", path);
   }
-  // A file system that knows only the plain call, which takes the place of no folder that has files.
+  // For a file system that has only the plain rename, which does not replace a folder with files.
   if (std::rename(folder_.c_str(), path.c_str()) != 0) return draft_error("rename the new checkpoint to", path);
   return {};
 }
@@ -149,7 +149,7 @@ std::vector<std::string> remove_leftovers(const std::string& root) {
   for (const std::string& stem : stems) {
     const std::string path = root + "/" + stem;
     if (stem.starts_with(kSavingPrefix)) {
-      // Made where there is none: its writer was killed before, or after, it had one.
+      // Creates the lock if there is none: the writer was killed before it had one, or after.
       const auto lock = base::LockFile::take(path + std::string(kLockEnding), std::chrono::milliseconds(0));
       if (!lock) continue;
       remove_tree(path);

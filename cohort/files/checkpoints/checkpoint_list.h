@@ -1,4 +1,4 @@
-/// What is in the folder of a run's checkpoints, and which of it can be trusted. Reads only.
+/// Lists and checks the checkpoints in a run's folder. Only reads.
 #pragma once
 
 #include <optional>
@@ -11,34 +11,34 @@
 namespace cohort::files {
 
 enum class CheckpointCheck {
-  kSizes,      ///< the manifest, and that every file is there with its size: costs one look per file
-  kChecksums,  ///< every byte as well
+  kSizes,      ///< the manifest, and that every file exists with its size: one system call per file
+  kChecksums,  ///< also every byte
 };
 
-/// The manifest of a checkpoint's folder. The error says what is missing or wrong.
+/// Reads the manifest in a checkpoint's folder. The error says what is missing or wrong.
 base::Result<Manifest> read_manifest(const std::string& folder);
-/// That a file is as the manifest says. The error: `"model.safetensors" has 100 bytes, but the manifest says 120`.
+/// Checks that a file matches the manifest. The error is like `"model.safetensors" has 100 bytes, but the manifest says 120`.
 base::Result<void> check_file(const std::string& folder, const ManifestFile& file, CheckpointCheck check);
-/// That a folder holds a whole, undamaged checkpoint of the step in its name. Other files in it do not matter.
+/// Checks that a folder has a complete, undamaged checkpoint of the step in its name. Ignores other files in it.
 base::Result<Manifest> check_checkpoint(const std::string& folder, CheckpointCheck check);
 
 struct FoundCheckpoint {
   /// The folder's name, "step-00001200".
   std::string name;
   int64_t step = 0;
-  /// Nothing for one that is unfinished or damaged: then `problem` says why.
+  /// Absent if the checkpoint is unfinished or damaged; `problem` then says why.
   std::optional<Manifest> manifest;
   std::string problem;
 };
 
 struct CheckpointList {
-  /// The newest first.
+  /// The newest checkpoint first.
   std::vector<FoundCheckpoint> checkpoints;
-  /// Names of what saves and removals have left that were cut short, or that go on just now.
+  /// Names of the remains of interrupted saves and removals, and of those that are still running.
   std::vector<std::string> temporary;
 };
 
-/// Nothing where there is no such folder; an error where it cannot be read.
+/// Returns an empty list if there is no such folder. Returns an error if the folder cannot be read.
 base::Result<CheckpointList> list_checkpoints(const std::string& root, CheckpointCheck check);
 
 }  // namespace cohort::files

@@ -13,7 +13,7 @@
 namespace cohort::files {
 namespace {
 
-// Fits into a core's second cache, where the checksum finds it.
+// Fits into a core's second-level cache, so the checksum finds the bytes there.
 constexpr size_t kPieceBytes = size_t{256} << 10;
 
 base::Error checksum_error(const char* action, const std::string& path) {

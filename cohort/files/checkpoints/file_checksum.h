@@ -1,4 +1,4 @@
-/// The checksum (crc32.h) of a whole file.
+/// The checksum (crc32.h) of a complete file.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct FileChecksum {
 
 enum class SyncFile { kYes, kNo };
 
-/// Reads the file piece by piece. `sync`: have it on disk afterwards (fsync).
-/// Fails on anything but a plain file, as on a link.
+/// Reads the file piece by piece. With `sync` it is synced to disk afterwards (fsync). Fails for anything other than a regular
+/// file, also for a link.
 base::Result<FileChecksum> checksum_of_file(const std::string& path, SyncFile sync = SyncFile::kNo);
 
 }  // namespace cohort::files

@@ -24,7 +24,7 @@ base::Error not_a_manifest(const std::string& why) {
   return base::Error("it is not a manifest of a checkpoint: " + why);
 }
 
-// True for "a" and "a/b", not for "", "/a", "a/", "a//b", "../a" or "a/./b".
+// Whether the name is inside the folder: "a" and "a/b", but not "", "/a", "a/", "a//b", "../a" or "a/./b".
 bool is_inside(const std::string& name) {
   if (name.find('\0') != std::string::npos) return false;
   const auto parts = base::split(name, '/');
@@ -32,7 +32,7 @@ bool is_inside(const std::string& name) {
                       [](const std::string& part) { return part.empty() || part == "." || part == ".."; });
 }
 
-// What is wrong, or an empty text.
+// Returns what is wrong, or an empty text.
 std::string take_number(const ManifestJson& object, const char* key, int64_t max, int64_t& to) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number_unsigned()) return fmt::format("it has no number \"{}\"", key);
@@ -72,7 +72,7 @@ std::string take_metadata(const ManifestJson& object, std::map<std::string, std:
   return {};
 }
 
-// The whole of it but the checksum, whose place is the last.
+// Returns everything except the checksum, which comes last.
 ManifestJson json_of(const Manifest& manifest) {
   ManifestJson files = ManifestJson::array();
   for (const ManifestFile& file : manifest.files) {
@@ -89,7 +89,7 @@ ManifestJson json_of(const Manifest& manifest) {
   return object;
 }
 
-// Names and texts that are not UTF-8 are kept with a replacement character, not refused.
+// Names and texts that are not UTF-8 get a replacement character and are not refused.
 std::string dump(const ManifestJson& object, int indent = -1) {
   return object.dump(indent, ' ', false, ManifestJson::error_handler_t::replace);
 }
@@ -109,10 +109,11 @@ std::string format_manifest(const Manifest& manifest) {
 }
 
 base::Result<Manifest> parse_manifest(std::string_view text) {
-  if (base::json_depth(text) > kMaxDepth) return not_a_manifest("its lists lie too deep within each other");
+  if (base::json_depth(text) > kMaxDepth) return not_a_manifest("its lists are nested too deep");
   ManifestJson object = ManifestJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return not_a_manifest("it is not a JSON object");
-  if (object.value("format", ManifestJson()) != "cohort checkpoint") return not_a_manifest("it does not say so");
+  if (object.value("format", ManifestJson()) != "cohort checkpoint")
+    return not_a_manifest("it has no \"format\": \"cohort checkpoint\"");
   if (object.value("version", ManifestJson()) != kManifestVersion) {
     return base::Error("it was written by a version of Cohort that is newer than this one")
         .with_hint("read it with the version that wrote it");
@@ -131,7 +132,7 @@ base::Result<Manifest> parse_manifest(std::string_view text) {
   }
   object.erase("crc32");
   if (crc32(dump(object)) != static_cast<uint32_t>(own_crc32))
-    return base::Error("the manifest does not fit its checksum");
+    return base::Error("the manifest does not match its checksum");
   return manifest;
 }
 

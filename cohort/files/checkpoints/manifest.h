@@ -1,5 +1,5 @@
-/// The manifest of a checkpoint: what `manifest.json` in its folder says about the other files, written last. Pure: text to a
-/// checked value, and back.
+/// The manifest of a checkpoint: the description of the other files in `manifest.json`, which is written last. Pure: parses a
+/// text to a checked value, and formats it.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 namespace cohort::files {
 
 inline constexpr const char* kManifestName = "manifest.json";
-/// A longer one is refused.
+/// A longer manifest is refused.
 inline constexpr size_t kMaxManifestBytes = size_t{64} << 20;
 
 struct ManifestFile {
-  /// Below the checkpoint's folder, with slashes; never "..", never absolute.
+  /// The path relative to the checkpoint's folder, with slashes; never "..", never absolute.
   std::string name;
-  /// In bytes.
+  /// The size in bytes.
   uint64_t size = 0;
   uint32_t crc32 = 0;
   bool operator==(const ManifestFile&) const = default;
@@ -40,8 +40,8 @@ struct Manifest {
 };
 
 std::string format_manifest(const Manifest& manifest);
-/// Fails, saying what is wrong, for anything that format_manifest() does not write: also when a digit or letter of it was
-/// changed, since it holds a checksum of itself.
+/// Parses a manifest. Fails for anything that format_manifest() does not write, and says what is wrong. A changed digit or letter
+/// is also an error, because the manifest has a checksum of itself.
 base::Result<Manifest> parse_manifest(std::string_view text);
 
 }  // namespace cohort::files

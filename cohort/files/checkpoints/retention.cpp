@@ -19,7 +19,7 @@ std::vector<int64_t> steps_to_remove(std::vector<SavedStep> saved, const Retenti
   for (const SavedStep& item : saved) {
     if (item.metric && !std::isnan(*item.metric)) rated.push_back(item);
   }
-  // Stable: of equals the newer one stays in front.
+  // Stable: of equal metrics the newer step comes first.
   std::stable_sort(rated.begin(), rated.end(), [&](const SavedStep& a, const SavedStep& b) {
     return rules.highest_is_best ? *a.metric > *b.metric : *a.metric < *b.metric;
   });

@@ -1,4 +1,4 @@
-/// Which checkpoints of a run are kept. Pure.
+/// Decides which checkpoints of a run are kept. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,23 @@
 namespace cohort::files {
 
 struct RetentionRules {
-  /// The newest ones; 0: all.
+  /// The number of newest checkpoints to keep. 0 keeps all.
   int64_t keep_last = 0;
-  /// Besides those, for ever: steps that are multiples of it; 0: none.
+  /// Also keeps, for ever, steps that are multiples of this number. 0 means none.
   int64_t keep_every = 0;
-  /// Besides those: the ones with the best metric; 0: none.
+  /// Also keeps this number of checkpoints with the best metric. 0 means none.
   int64_t keep_best = 0;
   bool highest_is_best = false;
 };
 
 struct SavedStep {
   int64_t step = 0;
-  /// NaN counts as none.
+  /// NaN counts as absent.
   std::optional<double> metric = {};
 };
 
-/// The steps that no rule keeps, in rising order. The newest is never among them. Of equal metrics the newer step is better.
+/// Returns the steps that no rule keeps, in ascending order. The newest step is never among them. If metrics are equal, the newer
+/// step is better.
 std::vector<int64_t> steps_to_remove(std::vector<SavedStep> saved, const RetentionRules& rules);
 
 }  // namespace cohort::files

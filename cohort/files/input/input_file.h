@@ -1,4 +1,5 @@
-/// InputFile: a file that is read where it lies in memory, and errors that say which file, where in it, and what was expected.
+/// InputFile: a file that is mapped into memory, with errors that name the file and the position in it, and say what was
+/// expected.
 ///
 /// Thread-safety: const; any number of threads may read.
 #pragma once
@@ -14,10 +15,10 @@ namespace cohort::files {
 
 class InputFile {
  public:
-  /// Maps a regular file. Whoever shortens it while it is read ends the program by SIGBUS: copy what others may change
-  /// (base::read_file).
+  /// Maps a regular file. If another process shortens it while it is read, SIGBUS ends this program; so copy files that others
+  /// may change (base::read_file).
   static base::Result<InputFile> map(const std::string& path);
-  /// Bytes that came by another way, such as out of an archive or a test. They must outlive the InputFile.
+  /// Uses bytes from elsewhere, such as from an archive or a test. They must outlive the InputFile.
   static InputFile view(std::string name, std::string_view bytes);
 
   InputFile(InputFile&& other) noexcept;
@@ -28,9 +29,10 @@ class InputFile {
   std::string_view bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
 
-  /// [offset, offset + size), or an error that says how many bytes of `what` were expected. No numbers are too large.
+  /// Returns the bytes [offset, offset + size), or an error that says how many bytes of `what` were expected. Any numbers are
+  /// allowed.
   base::Result<std::string_view> take(uint64_t offset, uint64_t size, std::string_view what) const;
-  /// `"train.idx", at byte 4: expected a number of images, but found 0`
+  /// Returns the error `"train.idx", at byte 4: expected a number of images, but found 0`.
   base::Error error_at(uint64_t offset, std::string_view expected, std::string_view found) const;
 
  private:

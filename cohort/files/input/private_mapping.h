@@ -1,8 +1,8 @@
-/// PrivateMapping: a file in memory, where it can be written without changing the file (copy on write). Pages are read when they
-/// are first touched.
+/// PrivateMapping: a file mapped into memory that can be written without changing the file (copy on write). Pages are read when
+/// they are first touched.
 ///
-/// Whoever shortens the file while it is mapped ends the program by SIGBUS where a page that is gone is touched; files that are
-/// replaced, as base::AtomicFile does, stay as they were.
+/// If another process shortens the file while it is mapped, touching a page that is gone ends this program with SIGBUS. Files
+/// that are replaced, as base::AtomicFile does, stay as they were.
 ///
 /// Thread-safety: const.
 #pragma once
@@ -17,7 +17,7 @@ namespace cohort::files {
 
 class PrivateMapping {
  public:
-  /// The whole file. Requires: not a view.
+  /// Maps the complete file. Requires that it is not a view.
   static base::Result<std::shared_ptr<const PrivateMapping>> map(const RandomAccessFile& file);
   PrivateMapping(const PrivateMapping&) = delete;
   PrivateMapping& operator=(const PrivateMapping&) = delete;

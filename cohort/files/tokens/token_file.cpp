@@ -87,7 +87,7 @@ base::Result<TokenFile> TokenFile::read_header(RandomAccessFile file, TokenForma
 }
 
 base::Result<void> TokenFile::read(int64_t first, std::span<int64_t> to) const {
-  // Raw tokens lie at the end of `to`: widened from the front on, they are read before they are written over.
+  // Raw tokens are read to the end of `to`. Widening from the front on reads each of them before it is overwritten.
   const size_t num_bytes = to.size() * static_cast<size_t>(token_size_);
   char* const raw = reinterpret_cast<char*>(to.data()) + to.size_bytes() - num_bytes;
   if (auto done = file_.read(offset_of(first), {raw, num_bytes}, "tokens"); !done) return done;

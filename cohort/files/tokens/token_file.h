@@ -1,11 +1,11 @@
-/// TokenFile: a text as numbers of tokens, one after the other: what language models are trained on.
+/// TokenFile: a text as a sequence of token numbers, for training language models.
 ///
-/// Raw files are nanoGPT's train.bin: little-endian numbers and nothing else. llm.c's have a header of 256 32-bit numbers:
-/// 20240520, 1 (16-bit tokens, GPT-2) or 20240801, 7 (32-bit tokens, Llama 3), then how many tokens follow; the file has
-/// exactly so many.
+/// Raw files are nanoGPT's train.bin: little-endian numbers and nothing else. llm.c's files have a header of 256 32-bit numbers:
+/// 20240520, 1 (16-bit tokens, GPT-2) or 20240801, 7 (32-bit tokens, Llama 3), then the number of tokens that follow; the file
+/// has exactly that many.
 ///
-/// Only the tokens that are asked for are read, by pread, so a file may be larger than the memory; one that is shortened
-/// meanwhile is an error, not a SIGBUS as with a mapped file.
+/// Reads only the requested tokens, with pread, so a file may be larger than the memory. A file that is shortened meanwhile is an
+/// error, not a SIGBUS as with a mapped file.
 ///
 /// Thread-safety: const; any number of threads may read.
 #pragma once
@@ -20,7 +20,7 @@
 namespace cohort::files {
 
 enum class TokenFormat {
-  kDetect,  ///< llm.c's, if the file begins so, otherwise raw 16-bit tokens (those of GPT-2 cannot begin so)
+  kDetect,  ///< llm.c's, if the file begins so, otherwise raw 16-bit tokens (GPT-2's tokens cannot begin so)
   kRawUInt16,
   kRawUInt32,
   kLlmC
@@ -34,13 +34,13 @@ class TokenFile {
   const std::string& path() const { return file_.path(); }
   /// The number of tokens.
   int64_t size() const { return size_; }
-  /// In bytes: 2 or 4.
+  /// The size of a token in bytes: 2 or 4.
   int64_t token_size() const { return token_size_; }
   bool has_header() const { return begin_ > 0; }
 
-  /// The tokens from `first` on, as many as `to` holds. Requires: they are in [0, size()].
+  /// Reads tokens from `first` on until `to` is full. Requires that they are in [0, size()].
   base::Result<void> read(int64_t first, std::span<int64_t> to) const;
-  /// Where a token's bytes begin, for errors about it.
+  /// The place of a token's bytes, for errors.
   uint64_t offset_of(int64_t token) const {
     return begin_ + static_cast<uint64_t>(token) * static_cast<uint64_t>(token_size_);
   }

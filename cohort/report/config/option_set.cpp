@@ -43,7 +43,7 @@ std::string help_of(const ProgramOption& option) {
   return help_line(flag, fmt::format("{} [{}]", with_limits, default_value));
 }
 
-// "optimizer" of "optimizer.lr".
+// Returns "optimizer" for "optimizer.lr".
 std::string table_of_option(const std::string& name) {
   const size_t dot = name.find_last_of('.');
   return dot == std::string::npos ? "" : name.substr(0, dot);
@@ -178,7 +178,7 @@ std::string OptionSet::help() const {
   return text;
 }
 
-// Keys without a table come first: after a table's name they would belong to it.
+// Keys without a table come first, because after a table's name they would belong to it.
 std::string OptionSet::to_toml() const {
   std::vector<std::string> tables = {""};
   for (const ProgramOption& option : options_) {

@@ -1,4 +1,4 @@
-/// OptionSet: a program's options, from a TOML file and from flags (train/config/run_config.h says how they are given).
+/// OptionSet: a program's options, from a TOML file and from flags (train/config/run_config.h describes both).
 #pragma once
 
 #include <cstdint>
@@ -30,14 +30,14 @@ struct ProgramOption {
   bool is_given = false;
 };
 
-/// "WHOLE", "NUMBER", "TEXT", "WHOLE,..."; "" for a bool.
+/// Returns "WHOLE", "NUMBER", "TEXT", "WHOLE,..."; "" for a bool.
 std::string kind_of(const OptionTarget& target);
 TomlValue value_of(const OptionTarget& target);
-/// Errors: "expected a whole number", "must be at least 1".
+/// Sets the value. Errors are "expected a whole number", "must be at least 1".
 base::Result<void> set_value(const ProgramOption& option, const TomlValue& value);
-/// The value of a flag as the option's kind.
+/// Parses the value of a flag as the option's kind.
 base::Result<TomlValue> parse_flag_value(const ProgramOption& option, const std::string& text);
-/// "at least 1, below 10"; "" without limits.
+/// Returns "at least 1, below 10"; "" without limits.
 std::string limits_text(const ValueLimits& limits);
 
 /// Thread-safety: one thread at a time.
@@ -47,11 +47,11 @@ class OptionSet {
 
   void section(const std::string& title) { sections_.push_back({title, options_.size()}); }
   base::Result<void> add(ProgramOption option);
-  /// False: the help is asked for.
+  /// Returns false if the arguments ask for the help.
   base::Result<bool> parse(const std::vector<std::string>& arguments);
   std::string help() const;
   const std::string& program() const { return program_; }
-  /// Null if there is none of the name; "-" and "_" count as one letter.
+  /// Finds the option by its name, in which "-" and "_" are equal. Returns null if there is none.
   const ProgramOption* find(std::string_view name) const;
   std::string to_toml() const;
   HyperparameterList values() const;

@@ -51,7 +51,7 @@ Result<std::string> scalar_as(const TomlScalar& scalar, const std::string*) {
   return Error("expected a text in quotes");
 }
 
-// Checked and converted, without a change of the variable.
+// Checks and converts a value without changing the variable.
 template <typename T>
 Result<T> checked_scalar(const ValueLimits& limits, const TomlScalar& scalar) {
   Result<T> value = scalar_as(scalar, static_cast<const T*>(nullptr));
@@ -115,7 +115,7 @@ TomlValue toml_of(const std::vector<T>& values) {
   return list;
 }
 
-// A word on the command line; what is no number stays a text, which is then refused where a number belongs.
+// Reads a word of the command line. If it is not a number it stays a text, which is refused if the option needs a number.
 TomlScalar word_as(const std::string& word, bool is_text) {
   if (is_text) return word;
   const auto number = parse_toml_number(word.starts_with(".") ? "0" + word : word);

@@ -13,13 +13,13 @@
 #include "cohort/files/tensors/elements/shown_text.h"
 #include "cohort/report/records/run_record.h"
 
-// The parser calls itself for what is nested.
+// Limits the recursion of the parser in nested values.
 #define TOML_MAX_NESTED_VALUES 32
 #define TOML_EXCEPTIONS 0
 #define TOML_HEADER_ONLY 1
 #define TOML_ENABLE_FORMATTERS 0
-// Some of what toml++ 3.3 asserts, and tells the compiler to assume, is not so for text such as "[=a]]" or a key that begins with
-// U+FEFA (`make fuzz` found both). The code beside it goes on rightly, as long as the compiler is not told that it cannot happen.
+// Some assertions of toml++ 3.3, which it also tells the compiler to assume, do not hold for text such as "[=a]]" or a key that
+// begins with U+FEFA (`make fuzz` found both). The code after them works correctly, as long as the compiler does not assume them.
 #include <toml++/impl/preprocessor.h>
 #undef TOML_ASSERT
 #undef TOML_ASSUME
@@ -48,7 +48,7 @@ constexpr int64_t kMostKeyParts = 32;
 std::string scalar_text(const TomlScalar& value) {
   if (const auto* truth = std::get_if<bool>(&value)) return *truth ? "true" : "false";
   if (const auto* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
-  // JSON lets one letter stand that TOML does not.
+  // JSON allows one character that TOML does not.
   if (const auto* text = std::get_if<std::string>(&value)) {
     return base::replace_all(base::json_string(*text), "\x7f", "\\u007f");
   }
@@ -57,8 +57,8 @@ std::string scalar_text(const TomlScalar& value) {
   return is_plain ? number + ".0" : number;
 }
 
-// toml++ makes a table for each part of a key, and calls itself to destroy them: a key of too many parts would take more stack
-// than there is. Returns the line of such a key.
+// toml++ makes a table for each part of a key, and destroys them recursively, so a key of too many parts would overflow the
+// stack. Returns the line of such a key.
 std::optional<int64_t> line_of_long_key(std::string_view text) {
   int64_t line = 1, dots = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -68,12 +68,12 @@ std::optional<int64_t> line_of_long_key(std::string_view text) {
       const bool has_lines = three.size() == 3 && three[1] == letter && three[2] == letter;
       const std::string_view quote = three.substr(0, has_lines ? 3 : 1);
       for (i += quote.size(); i < text.size() && !text.substr(i).starts_with(quote); ++i) {
-        if (text[i] == '\n' && !has_lines) return std::nullopt;  // an error for the parser, which reads no further
+        if (text[i] == '\n' && !has_lines) return std::nullopt;  // the parser stops here with an error
         if (text[i] == '\\' && letter == '"') ++i;
         if (i < text.size() && text[i] == '\n') ++line;
       }
       i += quote.size() - 1;
-      // Up to two quotes may stand before the three that close it.
+      // Up to two quotes may come before the three that close the text.
       for (int more = 0; has_lines && more < 2 && i + 1 < text.size() && text[i + 1] == letter; ++more) ++i;
     } else if (letter == '#') {
       i = std::min(text.find('\n', i), text.size()) - 1;
@@ -102,7 +102,7 @@ class EntryList {
     return {};
   }
 
-  // In the order of the text. Names with "-" and with "_" are one option's.
+  // Returns the entries in the order of the text. Names with "-" and with "_" belong to one option.
   Result<std::vector<TomlEntry>> take() && {
     std::sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) { return a.at < b.at; });
     std::map<std::string, int64_t> lines;
@@ -132,7 +132,7 @@ class EntryList {
   Result<void> add(const std::string& name, const toml::source_position& at, const toml::node& node) {
     if (const toml::table* table = node.as_table()) {
       if (table->is_inline()) {
-        return error(at, "an inline table ({...}) is no option; write its keys below a line [name]");
+        return error(at, "an inline table ({...}) is not supported; write its keys below a line [name]");
       }
       return add_table(name + ".", *table);
     }
@@ -141,10 +141,10 @@ class EntryList {
       TomlList list;
       for (const toml::node& item : *array) {
         if (item.is_table() && !item.as_table()->is_inline()) {
-          return error(item.source().begin, "a list of tables ([[...]]) is no option");
+          return error(item.source().begin, "a list of tables ([[...]]) is not supported");
         }
         if (item.is_table() || item.is_array()) {
-          return error(item.source().begin, "a list holds texts and numbers, no lists or tables");
+          return error(item.source().begin, "a list holds texts and numbers, but not lists or tables");
         }
         auto scalar = scalar_of(item);
         if (!scalar) return scalar.error();
@@ -165,7 +165,7 @@ class EntryList {
     if (const auto* integer = node.as_integer()) return TomlScalar(integer->get());
     if (const auto* number = node.as_floating_point()) return TomlScalar(number->get());
     if (const auto* text = node.as_string()) return TomlScalar(text->get());
-    return error(node.source().begin, "a date or a time is no option; write it as a text in quotes");
+    return error(node.source().begin, "a date or a time is not supported; write it as a text in quotes");
   }
 
   const std::string& name_;
@@ -176,7 +176,7 @@ class EntryList {
 
 Result<std::vector<TomlEntry>> parse_toml(const std::string& name, std::string_view text) {
   if (text.size() > kLargestToml) {
-    return Error(fmt::format("\"{}\" has {}, which no file of options has", name, base::format_bytes(text.size())));
+    return Error(fmt::format("\"{}\" is too large for a file of options: {}", name, base::format_bytes(text.size())));
   }
   if (const auto line = line_of_long_key(text)) {
     return Error(

@@ -12,7 +12,7 @@ namespace cohort::report {
 namespace {
 
 constexpr int kBarColumns = 12;
-// What goes first where the terminal is narrow has the largest number.
+// Parts with larger numbers are left out first on a narrow terminal.
 enum Importance : uint8_t {
   kTitle,
   kDone,

@@ -1,4 +1,4 @@
-/// What the live line of an epoch says.
+/// The text of an epoch's live line.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace cohort::report {
 
 struct EpochFigures {
   std::string label = "epoch";
-  int64_t epoch = 0;       ///< from 0; negative: none is shown
-  int64_t num_epochs = 0;  ///< 0: not known
+  int64_t epoch = 0;       ///< from 0; a negative number is not shown
+  int64_t num_epochs = 0;  ///< 0 means that it is not known
   int64_t step = 0;
-  int64_t num_steps = 0;  ///< 0: not known
+  int64_t num_steps = 0;  ///< 0 means that it is not known
   int64_t first_step = 0;
   double seconds = 0.0;     ///< since first_step
   int64_t num_samples = 0;  ///< since first_step, of all ranks
@@ -28,9 +28,9 @@ struct EpochFigures {
   std::optional<uint64_t> memory_bytes = {};
 };
 
-/// Of an epoch that goes on. `has_bar`: with a bar of what is done.
+/// The parts for a running epoch. `has_bar` adds a progress bar.
 std::vector<LinePart> epoch_parts(const EpochFigures& figures, bool has_bar);
-/// Of an epoch that has ended.
+/// The parts for an epoch that has ended.
 std::vector<LinePart> ended_epoch_parts(const EpochFigures& figures);
 
 }  // namespace cohort::report

@@ -9,7 +9,7 @@
 namespace cohort::report {
 
 std::vector<LinePart> step_parts(const StepFigures& figures) {
-  // What goes first where the terminal is narrow has the largest number.
+  // Parts with larger numbers are left out first on a narrow terminal.
   enum Importance : uint8_t { kStep, kFirstValue, kLeft, kSpeed, kValue };
   std::vector<LinePart> parts = {{fmt::format("step {}/{}", figures.step, figures.total_steps), kStep}};
   for (const auto& [name, value] : figures.metrics) {

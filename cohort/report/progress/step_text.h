@@ -1,4 +1,4 @@
-/// What the line of a run that counts in steps says.
+/// The text of the live line of a run that counts in steps.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ double total_seconds(const std::vector<EpochResult>& epochs) {
   return seconds;
 }
 
-// Over the epochs that have it, weighted by their time.
+// Returns the mean over the epochs that have the share, weighted by their time.
 std::optional<double> mean_share(const std::vector<EpochResult>& epochs, Share share) {
   double sum = 0.0, seconds = 0.0;
   for (const EpochResult& epoch : epochs) {
@@ -29,7 +29,7 @@ std::optional<double> mean_share(const std::vector<EpochResult>& epochs, Share s
   return seconds > 0.0 ? std::optional(sum / seconds) : std::nullopt;
 }
 
-// What is left when waiting is taken off.
+// Returns the share that remains without waiting.
 std::optional<double> busy_share(std::optional<double> data, std::optional<double> communication) {
   if (!data || !communication) return std::nullopt;
   return std::max(0.0, 1.0 - *data - *communication);

@@ -1,4 +1,4 @@
-/// The table at the end of a run, and what to do where ranks did not compute most of the time.
+/// The table at the end of a run, with hints if ranks did not compute most of the time.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct SummaryOptions {
   double low_cpu = 0.5;
 };
 
-/// Lines, each ended; "" without an epoch.
+/// Returns the table as lines, each with a newline; "" without an epoch.
 std::string summary_text(const std::vector<EpochResult>& epochs, const SummaryOptions& options);
 
 }  // namespace cohort::report

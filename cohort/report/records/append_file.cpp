@@ -20,7 +20,8 @@ base::Result<void> make_private_folder(const std::string& path) {
   }
   if (slash == path.size() - 1 || ::mkdir(path.c_str(), 0700) == 0) return {};
   const int error = errno;
-  if (error == EEXIST && ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return {};  // another was faster
+  if (error == EEXIST && ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
+    return {};  // another process was faster
   return base::Error(fmt::format("cannot create the folder \"{}\": {}", path, base::errno_text(error)));
 }
 
@@ -54,7 +55,7 @@ base::Result<void> AppendFile::cut_to(uint64_t size) {
 }
 
 base::Result<void> AppendFile::sync() {
-  if (::fdatasync(fd_.get()) != 0) return failed("cannot bring to the disk");
+  if (::fdatasync(fd_.get()) != 0) return failed("cannot sync");
   return {};
 }
 

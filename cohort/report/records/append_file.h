@@ -1,4 +1,4 @@
-/// AppendFile: a file that grows by whole records.
+/// AppendFile: a file to which complete records are appended.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace cohort::report {
 
-/// Makes the folder and those above it that are missing, for their owner only. "": the present one, which is there.
+/// Creates the folder and missing ones above it, for their owner only. "" means the current folder, which exists.
 base::Result<void> make_private_folder(const std::string& path);
 
 /// Thread-safety: one thread at a time.
 class AppendFile {
  public:
   enum class Start {
-    kNew,    ///< fails where a file is
-    kEmpty,  ///< what is there is forgotten
+    kNew,    ///< fails if the file exists
+    kEmpty,  ///< discards existing content
     kGoOn,
   };
-  /// Mode 0600, also where the file was there. Fails for what is not a plain file.
+  /// Opens the file with mode 0600, also if it exists. Fails if it is not a regular file.
   static base::Result<AppendFile> open(const std::string& path, Start start);
 
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }
-  /// One write at the file's end. What a failure has written of it is cut off again.
+  /// Appends with one write. If that fails, removes the part that was written.
   base::Result<void> append(std::string_view bytes);
   base::Result<void> cut_to(uint64_t size);
   base::Result<void> sync();

@@ -37,7 +37,7 @@ std::optional<double> number_of(const Json& json) {
   return std::nullopt;
 }
 
-// Nothing for a line of hyper-parameters.
+// Returns nothing for a line of hyperparameters.
 base::Result<std::optional<RunRecord>> parse_record(const std::string& path, int64_t number, std::string_view line) {
   const base::Error error = line_error(path, number, kExpectedRecord, line);
   auto parsed = files::parse_checked_json(line, "record", 4);

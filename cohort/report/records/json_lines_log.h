@@ -1,5 +1,5 @@
-/// JsonLinesLog: a run's numbers, a JSON object per line. Numbers that are not finite are the texts "NaN", "Infinity" and
-/// "-Infinity", as JSON has no numbers for them.
+/// JsonLinesLog: a run's numbers, with a JSON object per line. Numbers that are not finite are the texts "NaN", "Infinity" and
+/// "-Infinity", because JSON has no numbers for them.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ namespace cohort::report {
 /// Thread-safety: one thread at a time.
 class JsonLinesLog {
  public:
-  /// Fails where a line is there that this class cannot have written.
+  /// Fails if the file has a line that this class cannot have written.
   static base::Result<JsonLinesLog> open(const std::string& path, const RunLogOptions& options = {});
 
   const std::string& path() const { return file_.path(); }
@@ -27,7 +27,7 @@ class JsonLinesLog {
   LineFile file_;
 };
 
-/// Gives each record of such a file to `visit`.
+/// Calls `visit` with each record of such a file.
 base::Result<void> read_json_lines(const std::string& path, const std::function<void(const RunRecord&)>& visit);
 
 }  // namespace cohort::report

@@ -17,8 +17,8 @@ constexpr uint64_t kPieceOfLines = uint64_t{1} << 20;
 constexpr size_t kLongestLine = size_t{16} << 20;
 
 base::Error too_long(const std::string& path, int64_t number) {
-  return base::Error(fmt::format("\"{}\", line {}: it has more than {} bytes, which no record of a run has", path,
-                                 number, kLongestLine));
+  return base::Error(
+      fmt::format("\"{}\", line {}: it has more than {} bytes, the limit for a record", path, number, kLongestLine));
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ base::Result<void> LineFile::cut_last_line() {
   for (uint64_t end = file->size(); end > 0; end -= piece.size()) {
     if (file->size() - end > kLongestLine) {
       return base::Error(
-          fmt::format("\"{}\" is not a file of lines: its last {} bytes hold no end of a line", path(), kLongestLine));
+          fmt::format("\"{}\" is not a file of lines: its last {} bytes have no line break", path(), kLongestLine));
     }
     piece.resize(std::min(kPieceOfLines, end));
     if (auto read = file->read(end - piece.size(), std::span<char>(piece), "lines"); !read) return read.error();

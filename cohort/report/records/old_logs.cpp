@@ -19,7 +19,7 @@ bool is_there(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0;
 }
 
-// What the loggers cannot have written has none: they refuse it, and it stays where it is.
+// A file that the loggers cannot have written has no records: they refuse it, so it stays where it is.
 bool has_records(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
@@ -33,7 +33,7 @@ bool has_records(const std::string& path) {
   return has_one;
 }
 
-// "runs/metrics.1.csv"
+// Returns "runs/metrics.1.csv".
 std::string numbered(const std::string& path, int number) {
   const size_t slash = path.find_last_of('/'), name = slash == std::string::npos ? 0 : slash + 1;
   const size_t dot = path.find_last_of('.');

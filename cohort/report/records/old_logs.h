@@ -1,4 +1,4 @@
-/// What an earlier run logged, where another one begins in its place.
+/// Keeps the logs of an earlier run when another run begins in the same folder.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace cohort::report {
 
-/// Gives the files and folders that are there new names with one number for all, "metrics.1.csv" for "metrics.csv", if one of the
-/// files holds a record of CsvLog or JsonLinesLog. Returns the new names, without their folders.
+/// Renames the files and folders that exist, with one number for all ("metrics.csv" to "metrics.1.csv"), if one of the files has
+/// a record of CsvLog or JsonLinesLog. Returns the new names, without their folders.
 base::Result<std::vector<std::string>> keep_old_logs(const std::vector<std::string>& paths);
 
 }  // namespace cohort::report

@@ -1,4 +1,4 @@
-/// What a run logs, and the words that both kinds of files share.
+/// A record of a run's log, and the checks that both kinds of files share.
 #pragma once
 
 #include <cstdint>
@@ -23,23 +23,23 @@ struct RunRecord {
   NamedNumbers values;
 };
 
-/// Seconds since 1970.
+/// Returns the time in seconds since 1970.
 double wall_time_now();
 
 struct RunLogOptions {
-  /// Records of this step and later ones are taken out of what is there.
+  /// Removes existing records of this step and later ones.
   std::optional<int64_t> purge_step = {};
-  /// What is there is forgotten.
+  /// Discards the existing content.
   bool overwrite = false;
 };
 
-/// Digits enough to read the same number back: "0.1", "1e-300", "nan", "inf".
+/// Returns enough digits to read the same number back: "0.1", "1e-300", "nan", "inf".
 std::string number_text(double value);
 
-/// Fails for a negative step and for names that are empty, come twice, are "step", "time" or "hyperparameters", hold control
+/// Fails for a negative step and for names that are empty, occur twice, are "step", "time" or "hyperparameters", have control
 /// characters, or are not UTF-8.
 base::Result<void> check_record(const RunRecord& record);
-/// Fails for a name that comes twice, which no reader of JSON takes.
+/// Fails for a name that occurs twice, because readers of JSON do not accept it.
 base::Result<void> check_hyperparameters(const HyperparameterList& values);
 
 }  // namespace cohort::report

@@ -18,7 +18,7 @@ bool find_function(void* library, const char* name, Function*& function) {
 }  // namespace
 
 struct Nvml::Functions {
-  // As NVIDIA's nvml.h lays them out.
+  // The types of NVIDIA's nvml.h.
   using Device = void*;
   struct Utilization {
     unsigned int gpu;     // percent

@@ -1,4 +1,4 @@
-/// Nvml: what NVIDIA's library says of the GPUs of this host. It is loaded when asked for, so that nothing needs it.
+/// Nvml: figures of this host's GPUs from NVIDIA's library, which is loaded at run time, so that nothing depends on it.
 ///
 /// Thread-safety: one thread at a time.
 #pragma once
@@ -20,13 +20,13 @@ struct GpuFigures {
 
 class Nvml {
  public:
-  /// Null where the library is not there or does not start.
+  /// Returns null if the library does not exist or does not start.
   static std::unique_ptr<Nvml> load(const std::string& library = "libnvidia-ml.so.1");
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  /// Of each GPU that answers.
+  /// Returns the figures of each GPU that answers.
   std::vector<GpuFigures> read() const;
 
  private:

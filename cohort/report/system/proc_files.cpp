@@ -21,7 +21,7 @@ std::optional<uint64_t> count_of(std::string_view word) {
   return value && *value >= 0 ? std::optional(static_cast<uint64_t>(*value)) : std::nullopt;
 }
 
-// What follows `name` and a colon on a line of its own.
+// Returns the words that follow `name` and a colon on one line.
 std::vector<std::string> words_after(std::string_view text, std::string_view name) {
   for (const std::string& line : base::split(text, '\n')) {
     if (line.size() > name.size() && line.starts_with(name) && line[name.size()] == ':') {
@@ -46,7 +46,7 @@ std::optional<uint64_t> number_field(std::string_view text, std::string_view nam
 }
 
 std::optional<CpuTicks> host_cpu_ticks(std::string_view stat) {
-  // user nice system idle iowait irq softirq steal; guests are counted in user already.
+  // user nice system idle iowait irq softirq steal; user includes guests.
   const auto words = words_of(base::first_line(stat));
   if (words.size() < 5 || words[0] != "cpu") return std::nullopt;
   CpuTicks ticks;

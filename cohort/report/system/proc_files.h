@@ -1,4 +1,4 @@
-/// What the files of /proc say of this process and its host. Pure functions of their texts; what a text lacks is not there.
+/// Parses the files of /proc about this process and its host. Pure functions of their texts. Values that a text lacks are absent.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,19 @@
 
 namespace cohort::report {
 
-/// "VmRSS:   1234 kB" and the like of status, meminfo and smaps_rollup, in bytes.
+/// Reads fields such as "VmRSS:   1234 kB" of status, meminfo and smaps_rollup, in bytes.
 std::optional<uint64_t> kilobytes_field(std::string_view text, std::string_view name);
-/// "read_bytes: 1234" of /proc/self/io.
+/// Reads fields such as "read_bytes: 1234" of /proc/self/io.
 std::optional<uint64_t> number_field(std::string_view text, std::string_view name);
 
-/// Of all CPUs, in clock ticks since boot: the first line of /proc/stat.
+/// The time of all CPUs in clock ticks since boot: the first line of /proc/stat.
 struct CpuTicks {
   uint64_t busy = 0;
   uint64_t total = 0;
 };
 std::optional<CpuTicks> host_cpu_ticks(std::string_view stat);
 
-/// Of all interfaces but the loopback: /proc/net/dev.
+/// The bytes of all interfaces except the loopback: /proc/net/dev.
 struct NetworkBytes {
   uint64_t received = 0;
   uint64_t sent = 0;

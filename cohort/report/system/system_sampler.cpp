@@ -32,7 +32,7 @@ void add_gib(NamedNumbers& values, const char* name, std::optional<uint64_t> byt
   if (bytes) values.emplace_back(name, static_cast<double>(*bytes) / kGib);
 }
 
-// Counters may begin anew, such as those of an interface that was taken away.
+// Counters may restart, such as those of an interface that was removed.
 void add_rate(NamedNumbers& values, const char* name, std::optional<uint64_t> before, std::optional<uint64_t> now,
               double seconds) {
   if (!before || !now || seconds <= 0.0) return;

@@ -1,4 +1,4 @@
-/// SystemSampler: what this process and its host use, as named numbers (train/logging/system_metrics.h lists them).
+/// SystemSampler: the resources that this process and its host use, as named numbers (train/logging/system_metrics.h lists them).
 ///
 /// Thread-safety: one thread at a time.
 #pragma once
@@ -19,25 +19,25 @@ namespace cohort::report {
 struct SystemSamplerOptions {
   bool pss = true;
   bool gpu = true;
-  /// For tests: other folders and clocks.
+  /// Folders and clocks that tests replace.
   std::string proc = "/proc";
   std::string nvml_library = "libnvidia-ml.so.1";
   std::function<double()> seconds = {};
   std::function<double()> cpu_seconds = {};
 };
 
-/// Memory of this process that is in the host's; nothing where /proc does not say.
+/// Returns this process's memory that is in RAM; nothing if /proc does not say.
 std::optional<uint64_t> resident_bytes();
 
 class SystemSampler {
  public:
   explicit SystemSampler(SystemSamplerOptions options = {});
   NamedNumbers sample();
-  /// Part of the CPUs that this process may use, since the last call, or since the constructor.
+  /// Returns the fraction of this process's CPUs in use since the last call, or since the constructor.
   double cpu_share();
 
  private:
-  /// Counters that only grow.
+  /// Counters that only increase.
   struct Counters {
     double seconds = 0.0, cpu_seconds = 0.0;
     std::optional<CpuTicks> host;

@@ -1,4 +1,4 @@
-/// Figures as people read them.
+/// Formats figures for people.
 #pragma once
 
 #include <chrono>
@@ -8,16 +8,16 @@
 
 namespace cohort::report {
 
-/// "14.9k tokens/s".
+/// Returns "14.9k tokens/s".
 std::string rate_text(double units_per_second, std::string_view unit);
-/// "0:07", "12:34", "1:02:03".
+/// Returns "0:07", "12:34", "1:02:03".
 std::string clock_text(std::chrono::seconds time);
 std::string clock_text(double seconds);
-/// "2.5000"; "3.00e-04" for what four digits would hide.
+/// Returns "2.5000"; "3.00e-04" for numbers that four digits would not show.
 std::string metric_text(double value);
-/// "25,557,032".
+/// Returns "25,557,032".
 std::string grouped_text(int64_t number);
-/// "3%".
+/// Returns "3%".
 std::string percent_text(double share);
 
 }  // namespace cohort::report

@@ -16,7 +16,7 @@ constexpr const char* kPlain = "\x1b[0m";
 struct LetterRange {
   unsigned long first, last;
 };
-// East Asian letters and pictures, and marks that stand on the letter before.
+// East Asian letters and pictures, and marks on the letter before them.
 constexpr LetterRange kWide[] = {{0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},  {0xac00, 0xd7a3},
                                  {0xf900, 0xfaff},   {0xfe30, 0xfe6f},   {0xff00, 0xff60},  {0xffe0, 0xffe6},
                                  {0x1f300, 0x1f64f}, {0x1f680, 0x1faff}, {0x20000, 0x3fffd}};
@@ -31,7 +31,7 @@ bool is_in(const LetterRange (&ranges)[kCount], unsigned long letter) {
 struct Letter {
   size_t bytes, columns;
 };
-// The first one of a text that is not empty. A byte of none is shown as one.
+// Returns the first letter of a text that is not empty. An invalid byte counts as one letter.
 Letter first_letter(std::string_view text) {
   unsigned long code = 0;
   const size_t bytes = base::decode_utf8(text, code);
@@ -39,7 +39,7 @@ Letter first_letter(std::string_view text) {
   return {bytes, is_in(kWide, code) ? 2U : is_in(kMarks, code) ? 0U : 1U};
 }
 
-// A name may hold what would move the cursor.
+// Replaces control characters, which could move the cursor.
 std::string without_controls(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; }, '?');

@@ -1,4 +1,4 @@
-/// A line made of parts, of which the least important give way where the terminal is narrow.
+/// A line made of parts, of which the least important are left out on a narrow terminal.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,19 @@ namespace cohort::report {
 
 struct LinePart {
   std::string text;
-  /// 0: stays longest. Of parts that are equally important the last goes first.
+  /// 0 stays longest. Of equally important parts the last is left out first.
   int importance = 0;
   bool is_dim = false;
 };
 
-/// Columns on a terminal: letters of UTF-8, each as one; as two the wide ones of East Asia, as none a mark on a letter.
+/// Returns the number of columns on a terminal: one per letter of UTF-8, two for wide letters of East Asia, none for a mark on a
+/// letter.
 size_t num_columns(std::string_view text);
-/// The beginning of the text that fills at most so many columns.
+/// Returns the beginning of the text that fits `columns`.
 std::string_view first_columns(std::string_view text, size_t columns);
 
-/// The parts with two spaces between them, at most `columns` wide; 0: as wide as they are. `has_colour`: dim parts are. "?"
-/// stands for a control character.
+/// Joins the parts with two spaces, at most `columns` wide; 0 means no limit. `has_colour` shows dim parts in a dim color.
+/// Replaces control characters with "?".
 std::string fitted_line(const std::vector<LinePart>& parts, size_t columns, bool has_colour);
 
 }  // namespace cohort::report

@@ -29,7 +29,7 @@ OpenLines& open_lines() {
   return lines;
 }
 
-// Progress is a courtesy: a closed terminal must not end the training.
+// Ignores errors: a closed terminal must not end the training.
 void write_if_possible(int fd, const std::string& text) { static_cast<void>(base::write_all(fd, text).ok()); }
 
 }  // namespace
@@ -38,12 +38,12 @@ size_t terminal_columns(int fd) {
   struct winsize size {};
   if (::ioctl(fd, TIOCGWINSZ, &size) != 0) return 0;
   if (size.ws_col > 0) return size.ws_col;
-  // A terminal that does not know: over a serial line, or in some containers.
+  // Some terminals do not know their width: over a serial line, or in some containers.
   const auto columns = base::parse_int(base::get_env("COLUMNS").value_or(""));
   return columns && *columns > 0 && *columns < 10000 ? static_cast<size_t>(*columns) : kUsualColumns;
 }
 
-// Called by base::log, with no lock of its own held.
+// Called by base::log while it holds no lock.
 void write_above_open_lines(std::string_view message) {
   OpenLines& open = open_lines();
   const std::lock_guard lock(open.mutex);
@@ -93,7 +93,7 @@ std::string LiveLine::eraser() const {
   return rows_above == 0 ? std::string(base::kEraseLine) : fmt::format("\r\x1b[{}A\x1b[J", rows_above);
 }
 
-// The last column stays free: terminals differ in what they do after a letter there.
+// Leaves the last column free, because terminals differ in what they do after a letter there.
 void LiveLine::open(const std::vector<LinePart>& parts) {
   const size_t columns = terminal_columns(fd_);
   const size_t width = columns > 1 ? columns - 1 : 0;

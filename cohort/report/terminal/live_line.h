@@ -1,8 +1,8 @@
-/// LiveLine: the line at the bottom of a terminal that is rewritten in place, and the text that passes above it.
+/// LiveLine: the line at the bottom of a terminal that is rewritten in place, with other text above it.
 ///
-/// While a line is open, messages of the library (base/log/log.h) that would go to the same terminal erase it, stand in lines of
-/// their own, and are followed by it again; so does print(). On other outputs every line is simply written. Each change is one
-/// write, so lines of several ranks do not mix. Messages of another process erase the line; the next change shows it again.
+/// While a line is open, messages of the library (base/log/log.h) to the same terminal erase it, print lines of their own, and
+/// show it again; so does print(). On other outputs every line is simply written. Each change is one write, so lines of several
+/// ranks do not mix. Messages of another process erase the line; the next change shows it again.
 ///
 /// Thread-safety: any thread; lines of one terminal are written one at a time.
 #pragma once
@@ -17,12 +17,12 @@
 namespace cohort::report {
 
 enum class LineKind {
-  kAuto,      ///< by what the output is
+  kAuto,      ///< depends on the output
   kLog,       ///< a line per update
   kTerminal,  ///< one line, rewritten
 };
 
-/// What the terminal says now, or COLUMNS, or 80, where it does not know; 0 where it is none.
+/// Returns the width of the terminal, or COLUMNS, or 80 if it does not tell; 0 if `fd` is not a terminal.
 size_t terminal_columns(int fd);
 
 class LiveLine {
@@ -36,11 +36,11 @@ class LiveLine {
   bool is_terminal() const { return is_terminal_; }
   /// Replaces the line.
   void show(const std::vector<LinePart>& parts);
-  /// Lines that stay, above the open one. No newline at the end.
+  /// Prints lines that stay above the open one. `text` has no newline at the end.
   void print(std::string_view text);
-  /// The open line stays where it is: what is written next begins below it.
+  /// Leaves the open line where it is: the next output begins below it.
   void end();
-  /// The open line vanishes.
+  /// Erases the open line.
   void erase();
 
  private:

@@ -1,4 +1,4 @@
-/// TextTable: columns of a table, as wide as what is in them.
+/// TextTable: a table whose columns are as wide as their content.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ class TextTable {
  public:
   enum class Align { kLeft, kRight };
   void add_column(std::string title, Align align = Align::kRight) { columns_.push_back({std::move(title), align}); }
-  /// A cell for each column; missing ones are empty.
+  /// Adds a row with a cell for each column; missing cells are empty.
   void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  /// Titles, a line, the rows; each ended.
+  /// Returns titles, a rule and the rows, each with a newline.
   std::string text() const;
 
  private:

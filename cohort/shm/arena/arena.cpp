@@ -65,7 +65,7 @@ void* Arena::take(size_t num_bytes) {
   return base_ + *begin;
 }
 
-// First makes room for its pages, so that the bound holds.
+// First frees space for its pages, so that the limit holds.
 std::optional<size_t> Arena::take_fresh(size_t bytes) {
   const auto used = stats_.used_bytes + bytes;
   const auto peak = std::max(stats_.peak_used_bytes, used);
@@ -103,12 +103,12 @@ void Arena::give_back(size_t most_cached) {
   give_back_locked(most_cached);
 }
 
-// The longest first: fewer calls. In whole pages: the system rounds up what it takes.
+// Gives back the longest ranges first, which needs fewer calls, and in complete pages, because the system rounds up the size.
 void Arena::give_back_locked(size_t most_cached) {
   while (cached_.bytes() > most_cached) {
     const auto range = cached_.take_from_longest(whole_pages(cached_.bytes() - most_cached));
     if (madvise(base_ + range.begin, range.bytes, fd_ ? MADV_REMOVE : MADV_DONTNEED) != 0) {
-      cached_.add(range);  // the pages are there as before
+      cached_.add(range);  // its pages still exist
       return;
     }
     empty_.add(range);
@@ -122,7 +122,7 @@ ArenaStats Arena::stats() const {
   return stats;
 }
 
-// One order of locks for all that fork: process_arena.cpp.
+// For the order of locks during a fork see process_arena.cpp.
 void Arena::watch_forks() {
   static const int registered = pthread_atfork(
       [] {
@@ -140,8 +140,8 @@ void Arena::watch_forks() {
   (void)registered;
 }
 
-// Without this both processes would write the same pages. Where the system refuses (it may count private pages at once:
-// vm.overcommit_memory=2), the child has no tensors of its parent, rather than the parent's own.
+// Without this both processes would write the same pages. If the system refuses (it may count private pages at once:
+// vm.overcommit_memory=2), the child has no tensors of its parent; it must not write to the parent's memory.
 void Arena::after_fork_in_child() {
   mutex_.unlock();
   if (!fd_) return;

@@ -1,4 +1,4 @@
-/// Free ranges of an address space: best fit, lowest address first; neighbours are joined. Pure arithmetic.
+/// Free ranges of an address space: best fit, lowest address first; adjacent ranges are joined. Pure arithmetic.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@ struct Extent {
 /// Not thread-safe.
 class FreeRanges {
  public:
-  /// The range must overlap no free one.
+  /// Adds a range, which must not overlap a free one.
   void add(Extent range);
-  /// Where `bytes` begin that are free no longer; nullopt: no range is as long.
+  /// Takes `bytes` and returns where they begin; nothing if no range is long enough.
   std::optional<size_t> take(size_t bytes);
-  /// The end of the longest range, at most `most` bytes of it, which is free no longer. Empty: there is none.
+  /// Takes the end of the longest range, at most `most` bytes. Empty if there is no range.
   Extent take_from_longest(size_t most);
-  /// All free bytes.
+  /// The number of free bytes.
   size_t bytes() const { return bytes_; }
-  /// Whether ranges of `a` and `b` that lie beside each other would hold `bytes` together. Linear in their number.
+  /// Whether adjacent ranges of `a` and `b` together would hold `bytes`. Takes time linear in their number.
   friend bool would_fit_joined(const FreeRanges& a, const FreeRanges& b, size_t bytes);
 
  private:

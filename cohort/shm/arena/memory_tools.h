@@ -1,4 +1,4 @@
-/// What the address sanitizer and valgrind are told of blocks, so that they find their misuse.
+/// Tells the address sanitizer and valgrind about blocks, so that they find misuse.
 #pragma once
 
 #include <cstddef>

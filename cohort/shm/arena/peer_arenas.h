@@ -1,4 +1,4 @@
-/// How ranks map each other's arenas when they join a group.
+/// Maps other ranks' arenas when they join a group.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 
 namespace cohort::shm {
 
-/// What other processes of this user find a process's arena by. All zero but for `fd`: it has none.
+/// The data with which other processes of this user find a process's arena. If it has no arena, all are zero except `fd`.
 struct ArenaAddress {
   int32_t fd = -1;
   uint64_t num_bytes = 0;
@@ -18,11 +18,11 @@ struct ArenaAddress {
   uint64_t inode = 0;
 };
 
-/// Of process_arena().
+/// Returns the address of process_arena().
 ArenaAddress address_of_process_arena();
 
-/// Maps the arena of process `pid`: this process's own, or through /proc/<pid>/fd, which the kernel allows processes of the
-/// same user. Fails where that is not what `address` says.
+/// Maps the arena of process `pid`: this process's own, or through /proc/<pid>/fd, which the kernel allows for processes of the
+/// same user. Fails if the file does not match `address`.
 base::Result<SharedMemoryPtr> map_arena(pid_t pid, const ArenaAddress& address);
 
 }  // namespace cohort::shm

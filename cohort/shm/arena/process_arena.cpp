@@ -23,7 +23,8 @@ size_t memory_of_host() {
   return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Held over a fork, as the locks that are taken while it is held: those handlers are registered before, so they come after it.
+// Held over a fork, together with locks that are taken while it is held: their handlers are registered earlier, so they run after
+// it.
 std::mutex& making() {
   static auto* const mutex = new std::mutex;
   return *mutex;

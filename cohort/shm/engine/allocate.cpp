@@ -19,10 +19,10 @@ using std::chrono::milliseconds;
 constexpr size_t kAddressBytes = 64;
 constexpr size_t kCauseBytes = 512;
 
-// What a rank makes of memory that it has been given. An error: it has no use for it.
+// Uses memory that a rank has received. Returns an error if the rank cannot use it.
 using Taker = std::function<base::Result<void>(SharedMemoryPtr memory, const base::Fd& fd)>;
 
-// Rank 0 tells the others a new address; then everybody takes the memory, or knows who could not.
+// Rank 0 sends a new address to the others; then all ranks take the memory, or learn which rank could not.
 struct Allocation {
   Collective& collective;
   size_t total;
@@ -39,7 +39,7 @@ struct Allocation {
     }
     base::Fd fd;
     auto memory = SharedMemory::create(total, &fd);
-    // The others wait for a descriptor in any case.
+    // The other ranks wait for a descriptor in any case.
     const base::Fd none(memory ? -1 : ::dup(0));
     if (auto done = hand_over(meeting, memory ? fd : none); !done) return done.error();
     return memory ? take(std::move(*memory), fd) : memory.error();
@@ -51,7 +51,7 @@ struct Allocation {
     if (auto failure = collective.open()) return failure;
     const auto* const address = reinterpret_cast<const char*>(collective.input_of(0));
     const auto taken = meet(std::string(address, strnlen(address, kAddressBytes)), take);
-    // An empty text: all is well here.
+    // An empty text means success on this rank.
     auto* const report = reinterpret_cast<char*>(collective.input_slot());
     std::memset(report, 0, kCauseBytes);
     if (!taken) std::strncpy(report, taken.error().message().c_str(), kCauseBytes - 1);
@@ -59,7 +59,7 @@ struct Allocation {
     for (int peer = 0; peer < collective.size(); ++peer) {
       const auto* const theirs = reinterpret_cast<const char*>(collective.input_of(peer));
       if (*theirs == '\0') continue;
-      // Everybody knows, so the group stays usable.
+      // All ranks know of it, so the group stays usable.
       return fail({Failure::Kind::kArgument,
                    {fmt::format("rank {} cannot take {}: {}", collective.group().name_of_rank(peer), what,
                                 std::string(theirs, strnlen(theirs, kCauseBytes)))},

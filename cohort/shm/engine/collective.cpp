@@ -1,4 +1,4 @@
-// The rounds of an operation, and what a rank looks after while it waits.
+// The rounds of an operation, and the checks of a rank while it waits.
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstring>
@@ -15,18 +15,18 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// What a rank offers, in the mailbox.
+// A rank's offer, in the mailbox.
 struct MailedOffer {
   Place place;
   uint64_t num_bytes;
 };
 static_assert(sizeof(MailedOffer) <= Collective::kInlineBytes);
 
-// Ranks that compute between two operations come apart by about as much.
+// Ranks that compute between two operations drift apart by about this time.
 constexpr auto kKeepTime = std::chrono::microseconds(500);
-// Of messages up to here, which take less than a microsecond to stage, the record is written after that.
+// The record of smaller messages, which take less than a microsecond to stage, is written after staging.
 constexpr size_t kLateNoteBytes = 16 << 10;
-// A slice of sleep takes 50 ms.
+// Two slices of sleep are 50 ms apart.
 constexpr int kLooksPerObstacle = 5;
 
 size_t bytes_of(const TraceRecord& record) {
@@ -45,7 +45,7 @@ void Collective::offer(const void* memory, size_t num_bytes) {
   std::memcpy(inline_payload(), &offer, sizeof(offer));
 }
 
-// In the first round: another one's mailboxes have none.
+// Reads the factors in the first round: the mailboxes of other rounds do not have them.
 void Collective::learn_factors() {
   factors_.resize(static_cast<size_t>(size()));
   for (int peer = 0; peer < size(); ++peer) {
@@ -61,7 +61,7 @@ const std::byte* Collective::small_input_of(int peer, size_t num_bytes) const {
   return num_bytes <= kInlineBytes ? inline_payload_of(peer) : group_.segment.small_slot(peer, group_.round);
 }
 
-// Who runs ahead asks for half of what it might, so that it need not ask before every round.
+// A rank that runs ahead settles half of the rounds that it could, so that it need not do so before every round.
 Outcome Collective::begin(bool runs_ahead) {
   // A rank that shares its core may lose it between its arrival and its record.
   if (record_ && (!options_.keeps_core || bytes_of(*record_) > kLateNoteBytes)) note_begin();
@@ -69,7 +69,7 @@ Outcome Collective::begin(bool runs_ahead) {
   const auto next = group_.round + 1;
   if (runs_ahead && next <= group_.met + kMostAhead) return nullptr;
   auto failure = settle(runs_ahead ? next - kMostAhead / 2 : group_.round);
-  num_looks_ = 0;  // the operation itself has its own time
+  num_looks_ = 0;  // the operation itself has its own timeout
   return failure;
 }
 
@@ -126,7 +126,8 @@ Outcome Collective::give() {
   return differs_from_who_came(group_.round) ? settle(group_.round) : nullptr;
 }
 
-// Counters are raised and read in one order for all ranks: of two that differ, at least the later one sees the other's call.
+// Counters are increased and read in one order for all ranks, so of two ranks with different calls at least the later one sees
+// the other's call.
 bool Collective::differs_from_who_came(uint64_t round) const {
   const auto& mine = mailbox_of(rank(), round);
   for (int peer = 0; peer < size(); ++peer) {
@@ -154,7 +155,7 @@ Outcome Collective::wait_for_rank(int whom, uint64_t round) {
   auto patience = group_.patience;
   if (options_.keeps_core) patience.keep_time = kKeepTime;
   if (whom == kEverybody) return wait_for(gathering, round, patience, *this);
-  const auto place = static_cast<size_t>((whom - rank() + size()) % size() - 1);  // as State has put them
+  const auto place = static_cast<size_t>((whom - rank() + size()) % size() - 1);  // in the order of State
   return wait_for_one(gathering, place, round, patience, *this);
 }
 
@@ -205,8 +206,8 @@ void Collective::compare_offers() {
   }
 }
 
-// Ranks that offer parts of different regions go by staging: a region may be gone on ranks that do not use it. All ranks see all
-// offers and so find the same.
+// If ranks offer parts of different regions, the operation uses staging, because a region may be gone on ranks that do not use
+// it. All ranks see all offers and so make the same choice.
 void Collective::find_offers() {
   if (!is_all_shared_) return;
   offers_.resize(static_cast<size_t>(size()));
@@ -273,7 +274,7 @@ Outcome Collective::look() {
       return group_.record({Failure::Kind::kObstacle, {std::move(obstacle)}, ""});
     }
   }
-  // What others owe to earlier calls has their time.
+  // Earlier calls of other ranks have their own timeouts.
   const auto most = is_earlier ? std::max(limit(), group_.longest_limit) : limit();
   if (now - first_look_ < most || missing.empty()) return nullptr;
   return group_.record(timed_out(most, missing));
@@ -286,7 +287,7 @@ Failure Collective::timed_out(milliseconds limit, const std::vector<int>& missin
         fmt::format("{} has not arrived within {}", group_.describe(peer), base::format_duration(limit)));
   }
   const auto record = note_timeout(fmt::format("{} on group \"{}\"", describe(call_), group_.options.name));
-  if (!record.empty()) failure.hint = "what each rank of this host did is in " + record;
+  if (!record.empty()) failure.hint = "see what each rank of this host did in " + record;
   return failure;
 }
 

@@ -84,7 +84,7 @@ Result<SharedMemoryPtr> meet_in_memory(const GroupOptions& options, size_t num_b
   return SharedMemory::open(*fd, num_bytes);
 }
 
-// What a rank looks after in the rounds of join().
+// Checks for missing ranks in the rounds of join().
 class Arrival final : public Lookout {
  public:
   Arrival(Group::State& state, Clock::time_point deadline) : state_(state), deadline_(deadline) {}
@@ -115,7 +115,7 @@ Outcome meet(Group::State& state, Clock::time_point deadline) {
   return wait_for(gathering, round, state.patience, arrival);
 }
 
-// The first round: everybody has written who it is.
+// Runs the first round, in which every rank describes itself.
 Outcome announce(Group::State& state, Clock::time_point deadline) {
   auto& block = state.segment.block(state.rank());
   block.peer = this_process();
@@ -144,7 +144,7 @@ base::Result<std::vector<SharedMemoryPtr>> map_arenas(const Group::State& state)
   return arenas;
 }
 
-// The second round, if every rank has an arena: everybody says whether it could map those of all others.
+// Runs the second round, if every rank has an arena: each rank says whether it could map the arenas of all others.
 Outcome exchange_arenas(Group::State& state, Clock::time_point deadline) {
   for (int peer = 0; peer < state.size(); ++peer) {
     if (state.segment.block(peer).peer.arena.fd < 0) return nullptr;
@@ -232,7 +232,7 @@ Failure Group::State::mismatch_in(uint64_t round_number, bool is_earlier) const 
   if (is_earlier) {
     failure.causes.insert(
         failure.causes.begin(),
-        "the ranks' calls came apart in an earlier call, in which not every rank had to wait for the others");
+        "the ranks' calls differ since an earlier call, in which not every rank had to wait for the others");
   }
   return failure;
 }
@@ -243,7 +243,7 @@ Outcome Group::State::mismatch_found_by_another(uint64_t call) {
   return found ? record(mismatch_in(*found, /*is_earlier=*/*found < call)) : nullptr;
 }
 
-// One look at what other ranks have done decides: they may fail at any moment.
+// Reads the state of other ranks once, because they may fail at any moment.
 Outcome Group::State::obstacle_to_begin() {
   const bool has_another_failed = segment.header().failed_rank.load(std::memory_order_acquire) != 0;
   if (!has_another_failed && !has_failed && !is_aborted) return nullptr;
@@ -263,14 +263,14 @@ Outcome Group::State::look_after(int peer, uint8_t purpose) const {
                  fmt::format("look at the output of rank {} for the reason", name_of_rank(peer))});
   }
   if (presence != kAbsent && is_gone(block.peer)) {
-    // Only one that has left may have ended well.
+    // Only a rank that has left may have ended normally.
     return fail(
         {Failure::Kind::kLostRank,
          {describe(peer) + " " + how_it_ended(block.peer)},
          options.purposes.lost_hint(fmt::format("look at the output of rank {} for the reason", name_of_rank(peer)),
                                     presence == kLeft ? purpose : 0)});
   }
-  // A rank that leaves after a failure is not the cause; one that left and was missed is.
+  // A rank that leaves after a failure is not the cause; a rank that left before others were done with it is.
   auto first = first_failure_of_another();
   if (first && first->kind != Failure::Kind::kLostRank) return first;
   if (presence == kLeft) {
@@ -287,7 +287,7 @@ Outcome Group::State::failure() {
   if (is_aborted.load(std::memory_order_acquire)) {
     return record({Failure::Kind::kAborted, {"the group was aborted on this rank"}, ""});
   }
-  // Relaxed: only asks whether to look; refusal() acquires. The line is written once in the life of a group.
+  // Relaxed: only decides whether to check; refusal() acquires. The line is written once in the life of a group.
   if (!has_failed.load(std::memory_order_relaxed) &&
       segment.header().failed_rank.load(std::memory_order_relaxed) == 0) {
     return nullptr;
@@ -309,7 +309,7 @@ Outcome Group::State::first_failure_of_another() const {
   const auto& block = segment.block(failed);
   const std::string text(block.failure_text, strnlen(block.failure_text, kFailureTextBytes));
   const auto kind = static_cast<Failure::Kind>(block.failure_kind);
-  // Of a time-out the layer above knows what to do next.
+  // The layer above knows the next step after a timeout.
   const auto hint =
       kind == Failure::Kind::kTimeout ? "" : fmt::format("see the error of rank {}", name_of_rank(failed));
   return fail({kind, {fmt::format("{} failed first: {}", describe(failed), text)}, hint});
@@ -373,7 +373,7 @@ Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
   if (header.magic != kMagic || header.version != kVersion || header.world_size != options.world_size) {
     return Error(what()).caused_by(Error("it was made for another group"));
   }
-  // From here on others read the state through these.
+  // From here on other threads read the state through these.
   auto* const raw = state.get();
   state->options.find_obstacle = nullptr;
   state->options.has_lost_a_rank = nullptr;

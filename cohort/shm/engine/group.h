@@ -1,19 +1,20 @@
-/// Group: the ranks of one host that talk through shared memory. Processes or threads, each with a Group of its own.
+/// Group: the ranks of one host that communicate through shared memory. They are processes or threads, each with its own Group.
 ///
-/// One memfd is mapped by all: mailboxes, staging slots, channels, and a record of what each rank does. Operations run in the
-/// calling thread, in rounds: a rank writes to its slot, raises its counter, waits for the others' counters, reads their
+/// All ranks map one memfd with mailboxes, staging slots, channels, and a record of each rank's operations. Operations run in the
+/// calling thread, in rounds: a rank writes to its slot, increases its counter, waits for the others' counters, and reads their
 /// slots. Nothing has a name in a file system; when the last process ends, the kernel frees everything.
 ///
-/// Results are the same bits on every rank, in every run and however a message is cut: sums go in rank order.
+/// Results are bitwise equal on every rank, in every run and for every division of a message: sums are in the order of ranks.
 ///
-/// Every round's mailbox carries what its rank calls (operation, dtype, reduction, root, count). Ranks that call different
-/// things all fail in that call, with a table of who called what; who has not waited for all in it, in one of the next.
-/// After a failure the group refuses further work with the first cause.
+/// The mailbox of every round has the rank's call (operation, dtype, reduction, root, count). If ranks make different calls, all
+/// of them fail in that call, with a table of who called what; a rank that has not waited for all others in it fails in one of
+/// the next calls. After a failure the group refuses further operations with the first cause.
 ///
 /// **Collective** functions must be called by every rank, in the same order. They **block** until this rank's part is done. A
-/// rank that only gives up to 2 KiB in all (broadcast's and scatter's root, the others in reduce and gather) does not wait for
-/// those that take it, unless it is eight calls ahead of them.
-/// Thread-safety: one thread at a time, except where said. Follows torch/csrc/distributed/c10d/Backend.hpp in what they do.
+/// rank that only sends up to 2 KiB in total (the root of broadcast and scatter, the other ranks in reduce and gather) does not
+/// wait for the receivers, unless it is eight calls ahead of them.
+/// Thread-safety: one thread at a time, unless a function says otherwise. Semantics follow
+/// torch/csrc/distributed/c10d/Backend.hpp.
 #pragma once
 
 #include <chrono>
@@ -36,41 +37,42 @@ class Exchange;
 class Trace;
 
 struct GroupOptions {
-  /// As people see it, "default_pg".
+  /// The name for messages, "default_pg".
   std::string name;
-  /// Where the ranks meet: new_address() of one of them, the same on all.
+  /// The address at which the ranks meet: new_address() of one of them, the same on all.
   std::string address;
   int rank = 0;
   int world_size = 1;
-  /// For join() and for every operation that does not say otherwise.
+  /// The timeout of join(), and of every operation that has no timeout of its own.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  /// Test-only knob, the same on all ranks: a quarter of each rank's staging memory. A multiple of 4 KiB.
+  /// A quarter of each rank's staging memory, a multiple of 4 KiB. Only tests set it; it must be the same on all ranks.
   size_t slot_bytes = size_t{512} << 10;
-  /// Process ids of the ranks where they are known beforehand, so that join() need not wait for one that is gone.
+  /// The process ids of the ranks if they are known in advance, so that join() need not wait for a rank that has ended.
   std::vector<int> pids = {};
-  /// For dumps of the flight recorder: c10d's name of the group, "0"; empty: `name`.
+  /// c10d's name of the group, "0", for dumps of the flight recorder. If empty, `name` is used.
   std::string trace_name = {};
-  /// The ranks' numbers in the job, which texts and dumps call them by; empty: those in the group.
+  /// The global ranks, for texts and dumps. If empty, the ranks in the group are used.
   std::vector<int> global_ranks = {};
   PurposeTexts purposes = {};
   /// As CallOptions::find_obstacle, for join().
   const std::function<std::string()>* find_obstacle = nullptr;
-  /// join() sets it where it fails because a rank has ended: any other engine would wait for that rank, too.
+  /// Set by join() if it fails because a rank has ended: any other engine would wait for that rank, too.
   bool* has_lost_a_rank = nullptr;
 };
 
-/// A name that nobody can guess.
+/// Returns a name that nobody can guess.
 std::string new_address();
 
-/// Ranks with the same text can share memory: one kernel, user, network and process namespace, and one COHORT_HOST_ID.
+/// Returns a text that is equal on ranks that can share memory: one kernel, user, network and process namespace, and one
+/// COHORT_HOST_ID.
 std::string host_scope();
 
 class Group {
  public:
-  /// Collective. Blocks until all ranks have come or the time is over.
+  /// Joins the group. Collective. Blocks until all ranks have arrived or the timeout is over.
   static base::Result<std::unique_ptr<Group>> join(const GroupOptions& options);
-  /// Not collective: ranks that still wait for this one get an error. Requires that no thread is in an operation. In a forked
-  /// child it does nothing.
+  /// Leaves the group. Not collective: ranks that still wait for this one get an error. Requires that no thread is in an
+  /// operation. Does nothing in a forked child.
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -79,63 +81,66 @@ class Group {
   int world_size() const;
   const std::string& name() const;
 
-  /// The collectives. `in` may be `out`. Counts are per rank's part, as in MPI. Lists have one pointer per rank.
+  /// The collectives. `in` may be `out`. Counts are per rank, as in MPI. Lists have one pointer per rank.
   Outcome barrier(const CallOptions& options = {});
   Outcome all_reduce(const void* in, void* out, Elements elements, Reduction reduction,
                      const CallOptions& options = {});
   Outcome broadcast(void* data, Elements elements, int root, const CallOptions& options = {});
-  /// `out` is written on the root alone; it may be null elsewhere.
+  /// Only the root's `out` is written; it may be null on other ranks.
   Outcome reduce(const void* in, void* out, Elements elements, Reduction reduction, int root,
                  const CallOptions& options = {});
   Outcome all_gather(const void* in, void* const* outs, Elements elements, const CallOptions& options = {});
-  /// `outs` may be null on other ranks than the root.
+  /// `outs` may be null on ranks other than the root.
   Outcome gather(const void* in, void* const* outs, Elements elements, int root, const CallOptions& options = {});
-  /// `ins` may be null on other ranks than the root.
+  /// `ins` may be null on ranks other than the root.
   Outcome scatter(const void* const* ins, void* out, Elements elements, int root, const CallOptions& options = {});
   Outcome reduce_scatter(const void* const* ins, void* out, Elements elements, Reduction reduction,
                          const CallOptions& options = {});
-  /// Counts may differ between pairs: what this rank sends to rank r must be what r expects from here, else every rank of
-  /// the pair fails with kMismatch.
+  /// Counts may differ between pairs. The number that this rank sends to rank r must be the number that r expects from it;
+  /// otherwise both ranks of the pair fail with kMismatch.
   Outcome all_to_all(const void* const* ins, const size_t* in_counts, void* const* outs, const size_t* out_counts,
                      DType dtype, const CallOptions& options = {});
 
-  /// Memory that every rank can reach: operations whose tensors all lie in it need no staging copies. Collective: the same
-  /// `num_bytes` everywhere. `memory` is this rank's part, zeroed, aligned to 4 KiB, and stays until release() of it.
+  /// Allocates memory that every rank can reach: operations whose tensors are all in it need no staging copies. Collective: the
+  /// same `num_bytes` on all ranks. `memory` is this rank's part, zeroed, aligned to 4 KiB, and valid until release().
   Outcome allocate(size_t num_bytes, void** memory, const CallOptions& options = {});
-  /// Any thread, not collective. Also after the group has gone: the memory outlives it.
+  /// Frees memory of allocate(). Any thread, not collective. May be called after the group was destroyed, because the memory
+  /// outlives it.
   static void release(void* memory);
-  /// Memory that the ranks have once, zeroed. Collective: the same arguments everywhere. `has_pages`: its pages are made now, so
-  /// that a lack of memory is an error here. It is freed when the last process has let go of it. Forked children do not have it.
+  /// Allocates memory that all ranks share, zeroed. Collective: the same arguments on all ranks. `has_pages` allocates its pages
+  /// now, so that a lack of memory is an error here. It is freed when the last process has released it. Forked children do not
+  /// have it.
   Outcome allocate_common(size_t num_bytes, bool has_pages, CommonMemory* memory, const CallOptions& options = {});
-  /// Bytes of allocate()d memory that this process holds, its own parts alone. Any thread.
+  /// The bytes of allocate()d memory that this process holds, only its own parts. Any thread.
   static size_t num_allocated_bytes();
-  /// Whether operations find tensors in the ranks' arenas (arena/process_arena.h). Settled when the group was joined, the same
-  /// on all ranks. Any thread.
+  /// Whether operations find tensors in the ranks' arenas (arena/process_arena.h). Decided when the group was joined, and the
+  /// same on all ranks. Any thread.
   bool has_arenas() const;
-  /// Every rank's arena, by rank: as this process maps it. None unless has_arenas(). Any thread.
+  /// Every rank's arena by rank, as this process maps it. Empty unless has_arenas(). Any thread.
   std::vector<SharedMemoryPtr> arenas() const;
-  /// Up to this many bytes operations copy tensors although they lie in shared memory, as one round with copies is faster than
-  /// two without. For tests; the default is 16 KiB. All ranks alike.
+  /// Sets the size up to which operations copy tensors even if they are in shared memory, because one round with copies is faster
+  /// than two without. For tests; the default is 16 KiB. Must be the same on all ranks.
   static void set_staged_bytes(size_t num_bytes);
 
-  /// For a thread that has something else to do while others are not there. Not collective. Tells them that this rank is about
-  /// to run its next operation, which it must do in any case, and soon; returns true as soon as all have said so or are in that
-  /// operation, so that it would only wait for ranks at work on it; false after `limit`.
+  /// For a thread that can do other work until the other ranks arrive. Not collective. Tells the other ranks that this rank is
+  /// about to run its next operation; it must then run it soon. Returns true as soon as all ranks have said so or are in that
+  /// operation, so that the operation would only wait for ranks that work on it. Returns false after `limit`.
   bool meet_soon(std::chrono::microseconds limit, const CallOptions& options = {});
 
-  /// Whether all ranks have come to this rank's last collective, and have made the same calls. Not while one runs.
+  /// Whether all ranks have reached this rank's last collective, and have made the same calls. Must not be called while one runs.
   bool is_settled() const;
-  /// Blocks until it is so. Not collective, but who leaves a group without it may be missed by ranks that still wait for others.
+  /// Blocks until is_settled(). Not collective. A rank that leaves a group without it may be missed by ranks that still wait for
+  /// others.
   Outcome settle(const CallOptions& options = {});
 
-  /// Sends and receives.
+  /// The group's sends and receives.
   Exchange& exchange();
-  /// What this rank did; any thread.
+  /// The record of this rank's operations. Any thread.
   Trace& trace();
 
   /// Ends a running operation of this rank with kAborted, and refuses later ones. Any thread.
   void abort();
-  /// The first failure; null while all is well. Any thread.
+  /// The first failure; null if there is none. Any thread.
   Outcome failure() const;
 
   struct State;  ///< private to this folder

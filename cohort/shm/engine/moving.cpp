@@ -67,7 +67,7 @@ struct AllGather {
   int size() const { return collective.size(); }
   size_t total() const { return num_bytes * static_cast<size_t>(size()); }
 
-  // To have one's part written to all is less to read than to read everybody's, but needs all of the results in one piece.
+  // Writing one's own part to all ranks reads less than reading all parts, but needs the results to be contiguous.
   void offer() const {
     if (num_bytes <= staged_bytes) return;
     for (int peer = 0; peer < size(); ++peer) {
@@ -78,7 +78,7 @@ struct AllGather {
     if (!is_one_piece) collective.offer(in, num_bytes);
   }
 
-  // Offered: the results.
+  // Requires that the results were offered.
   Outcome write_to_all() const {
     const Windows blocks{num_bytes, kBlockBytes};
     for (size_t i = 0; i < blocks.size(); ++i) {
@@ -92,7 +92,7 @@ struct AllGather {
     return collective.finish();
   }
 
-  // Offered: what is gathered.
+  // Requires that the inputs were offered.
   Outcome read_from_all() const {
     for (int peer = 0; peer < size(); ++peer) {
       copy_bytes(outs[peer], peer == rank() ? in : collective.offer_of(peer), num_bytes);
@@ -183,7 +183,7 @@ Outcome run_small_scatter(Collective& collective, const void* const* ins, void* 
 Outcome run_scatter(Collective& collective, const void* const* ins, void* out, size_t num_bytes, int root) {
   const auto size = static_cast<size_t>(collective.size());
   const bool is_root = collective.rank() == root;
-  // A part of the slot for each rank.
+  // Each rank has a part of the slot.
   const auto part = collective.slot_bytes() / size / kCacheLine * kCacheLine;
   const Windows windows{num_bytes, part};
   if (windows.size() == 0) return collective.open();
@@ -199,8 +199,8 @@ Outcome run_scatter(Collective& collective, const void* const* ins, void* out, s
   return nullptr;
 }
 
-// all_to_all: a slot begins with what its rank sends to each rank and what it expects from each, then has a part per rank. Where
-// all of that is one number on all ranks, as the mailboxes say, nobody reads it there; and few bytes travel in the mailbox, too.
+// all_to_all: a slot begins with the counts that its rank sends to and expects from each rank, then has a part per rank. If all
+// counts are one number on all ranks, as the mailboxes say, nobody reads them there; and a few bytes fit into the mailbox, too.
 struct AllToAll {
   Collective& collective;
   const void* const* ins;
@@ -213,7 +213,7 @@ struct AllToAll {
 
   size_t size() const { return static_cast<size_t>(collective.size()); }
 
-  // Of elements between any two ranks, as far as this rank knows; none: they differ.
+  // The number of elements between any two ranks, as far as this rank knows; nothing if the numbers differ.
   std::optional<size_t> even_count() const {
     for (size_t peer = 0; peer < size(); ++peer) {
       if (in_counts[peer] != in_counts[0] || out_counts[peer] != in_counts[0]) return std::nullopt;
@@ -270,7 +270,7 @@ struct AllToAll {
     }
   }
 
-  // What is sent, if it lies in one piece, and nothing is received there.
+  // Offers the inputs if they are contiguous and nothing is received there.
   void offer() const {
     collective.expect_uneven_offers();
     size_t total = 0;
@@ -305,7 +305,7 @@ struct AllToAll {
 
   int name_of(size_t rank) const { return collective.group().name_of_rank(static_cast<int>(rank)); }
 
-  // Every rank sees all counts, so all find the same. `largest`: of all counts.
+  // Every rank sees all counts, so all get the same result. Sets `largest` to the largest count.
   Outcome find_mismatch(size_t* largest) const {
     for (size_t from = 0; from < size(); ++from) {
       for (size_t to = 0; to < size(); ++to) {
@@ -314,7 +314,7 @@ struct AllToAll {
         return collective.group().record({Failure::Kind::kMismatch,
                                           {fmt::format("rank {} sends {} elements to rank {}, which expects {} from it",
                                                        name_of(from), sent(from, to), name_of(to), expected(to, from))},
-                                          "give output splits that are the other ranks' input splits"});
+                                          "give output splits that match the other ranks' input splits"});
       }
     }
     return nullptr;

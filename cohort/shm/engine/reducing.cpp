@@ -1,15 +1,15 @@
 // The collectives that combine elements.
 //
-// Vocabulary: N ranks; the message is cut into windows, a window into one chunk per rank. Every element is combined by one
-// kernel call in rank order, so the bits do not depend on who does it nor on how the message is cut.
+// N is the number of ranks. The message is split into windows, and a window into one chunk per rank. Every element is combined by
+// one kernel call in the order of ranks, so the bits depend neither on the rank that does it nor on the split.
 //
-//   inline     up to 24 bytes travel in the mailbox: one round
+//   inline     up to 24 bytes are in the mailbox: one round
 //   small      to one root, up to 2 KiB: one round, in which only the root waits
 //   direct     every rank stages its window, every rank combines all of it: one round per window
 //   pipelined  round k: stage the chunks of window k that others combine, and the result of window k - 1; meet; collect the
 //              results of k - 1; combine the own chunk of k. Windows + 1 rounds; per byte of the message a rank stages
 //              (N-1)/N, combines 1/N from N sources, and collects (N-1)/N
-//   shared     tensors in shared memory: every rank combines its chunk where it lies and writes it to all: two rounds
+//   shared     tensors in shared memory: every rank combines its chunk in place and writes it to all: two rounds
 #include <fmt/format.h>
 #include <algorithm>
 
@@ -24,11 +24,11 @@ namespace {
 
 // Small enough for a second-level cache, with the tensors' windows beside it.
 constexpr size_t kDirectWindowBytes = 256 << 10;
-// Of all ranks together: up to here, measured with 4 and 8 ranks on 2 cores, one round in which every rank reads all of it is
-// as fast as two.
+// The limit for all ranks together. Up to this size one round in which every rank reads everything is as fast as two, as measured
+// with 4 and 8 ranks on 2 cores.
 constexpr size_t kDirectTotalBytes = 128 << 10;
 
-// What is reduced: dtype, operation, and the ranks' factors once they are known.
+// The reduction: dtype, operation, and the ranks' factors once they are known.
 class Reducer {
  public:
   Reducer(Elements elements, Reduction reduction)
@@ -51,7 +51,7 @@ class Reducer {
   std::vector<double> factors_;
 };
 
-// One pointer per rank, without an allocation for the usual numbers of ranks.
+// One pointer per rank, without an allocation for common numbers of ranks.
 class Sources {
  public:
   explicit Sources(int size) {
@@ -76,7 +76,7 @@ Outcome check_reduction(Elements elements, Reduction reduction) {
                ""});
 }
 
-// All-reduce, and reduce to one root (which alone writes its `out`).
+// All-reduce, and reduce to one root (only the root writes its `out`).
 struct AllReduce {
   static constexpr int kEveryRank = -1;
 
@@ -100,7 +100,7 @@ struct AllReduce {
     return nullptr;
   }
 
-  // To one root, whom the others do not wait for.
+  // Reduces to one root, for which the other ranks do not wait.
   Outcome run_small() const {
     const auto num_bytes = bytes(count);
     if (rank() != root) {
@@ -144,7 +144,7 @@ struct AllReduce {
     return nullptr;
   }
 
-  // Every rank's chunk of a window, one after the other as in the window itself.
+  // Stages every rank's chunk of a window, in the order of the window.
   void stage(const Range& window) const {
     const auto mine = chunk(window, rank());
     auto* const slot = collective.input_slot();
@@ -190,7 +190,7 @@ struct AllReduce {
     return nullptr;
   }
 
-  // in == out on every rank that has a result.
+  // Requires in == out on every rank that has a result.
   Outcome run_shared() const {
     const auto mine = chunk({0, count}, rank());
     const auto block = kBlockBytes / reducer.element_size();
@@ -212,7 +212,7 @@ struct AllReduce {
 
   Range chunk(const Range& window, int peer) const { return chunk_of(window, peer, size(), reducer.element_size()); }
 
-  // A round more costs; to combine everything on every rank costs N times the bytes.
+  // One more round costs time, but combining everything on every rank processes N times the bytes.
   bool is_direct() const { return size() <= 2 || bytes(count) * static_cast<size_t>(size()) <= kDirectTotalBytes; }
   Windows direct_windows() const {
     return {count, std::min(collective.slot_bytes(), kDirectWindowBytes) / reducer.element_size()};
@@ -259,7 +259,7 @@ struct ReduceScatter {
     reducer(at(out, bytes(window.begin)), sources.data(), size(), window.count);
   }
 
-  // Offered: all parts, one after the other.
+  // Requires that all parts were offered, contiguously.
   Outcome run_shared() const {
     const auto mine = bytes(count) * static_cast<size_t>(rank());
     const Windows blocks{count, kBlockBytes / reducer.element_size()};
@@ -273,7 +273,7 @@ struct ReduceScatter {
     return collective.finish();
   }
 
-  // All parts, if they lie in one piece, and the result goes to none that others read.
+  // Offers all parts if they are contiguous and the result does not overlap parts that others read.
   void offer() const {
     if (total() <= staged_bytes || !are_adjacent(ins, bytes(count), size())) return;
     if (out != ins[rank()] && do_overlap(out, bytes(count), ins[0], total())) return;

@@ -1,4 +1,4 @@
-// 32-byte vectors; half-precision conversions by F16C.
+// 32-byte vectors; half-precision conversions with F16C.
 #include <immintrin.h>
 
 #include "cohort/shm/kernels/vectors.h"

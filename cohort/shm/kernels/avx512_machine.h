@@ -1,4 +1,4 @@
-/// 64-byte vectors with masks: what avx512.cpp and avx512_bf16.cpp share.
+/// 64-byte vectors with masks, shared by avx512.cpp and avx512_bf16.cpp.
 #pragma once
 
 #include <immintrin.h>

@@ -20,7 +20,7 @@ bool has_f16c() {
 }
 #endif
 
-// __builtin_cpu_supports asks cpuid and, for wide registers, whether the operating system saves them (xgetbv).
+// __builtin_cpu_supports queries cpuid and, for wide registers, whether the operating system saves them (xgetbv).
 bool runs_here(InstructionSet set) {
   switch (set) {
     case InstructionSet::kScalar:

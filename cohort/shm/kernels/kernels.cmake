@@ -1,5 +1,5 @@
 # One source per instruction set, compiled for it alone. -ffp-contract=off: no fused multiply-add, so that all sets agree.
-# -fno-trapping-math: nobody looks at the floating-point flags, so conversions need no branches.
+# -fno-trapping-math: no code reads the floating-point flags, so conversions need no branches.
 set(everywhere -ffp-contract=off -fno-fast-math -fno-trapping-math)
 if(NOT COHORT_SANITIZER)
   list(APPEND everywhere -O3)  # with a sanitizer it would cost minutes of compile time and find nothing more
@@ -17,11 +17,11 @@ endfunction()
 target_sources(cohort_shm PRIVATE kernels/instruction_set.cpp kernels/kernels.cpp)
 cohort_kernels(scalar.cpp)
 if(COHORT_SANITIZER STREQUAL "thread")
-  # Who reads what others write is the same for all sets, and the vector ones take a minute to compile with it.
+  # Data races are the same for all sets, and the vector sets take a minute to compile with it.
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl)
   if(COHORT_SANITIZER STREQUAL "address")
-    # Undefined behaviour is looked for in scalar.cpp, which has the same recipes; and a call checks an address with less code
+    # Undefined behavior is checked in scalar.cpp, which has the same recipes; and a call checks an address with less code
     # to compile. Together they take 0.4 of the time.
     list(APPEND everywhere -fno-sanitize=undefined)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

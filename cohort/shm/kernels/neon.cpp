@@ -1,4 +1,4 @@
-// 16-byte vectors, which every aarch64 has, half-precision conversions included.
+// 16-byte vectors, which every aarch64 has, with half-precision conversions.
 #include <arm_neon.h>
 
 #include "cohort/shm/kernels/vectors.h"

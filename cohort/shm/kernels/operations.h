@@ -1,6 +1,6 @@
-/// What each operation does with numbers, and the 16-bit floats. Only for the sources of table.h.
+/// The arithmetic of each operation, and of the 16-bit floats. Only for the sources of table.h.
 ///
-/// T stands for a number or for a vector of numbers (GCC's vector extension), on which operators work lane by lane.
+/// T is a number or a vector of numbers (GCC's vector extension), on which operators work lane by lane.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct SignedTwin {
 };
 template <class T>
 struct SignedTwin<T, true> {
-  using Type = decltype(T{} < T{});  // what comparisons of vectors give
+  using Type = decltype(T{} < T{});  // the type of comparisons of vectors
 };
 template <class T>
 using SignedOf = typename SignedTwin<T>::Type;
@@ -52,7 +52,7 @@ struct Product {
   template <class T>
   COHORT_SHM_INLINE static T combine(T a, T b) {
     if constexpr (std::is_unsigned_v<T>) {
-      return static_cast<T>(1u * a * b);  // 16-bit numbers would become int, which must not overflow
+      return static_cast<T>(1u * a * b);  // 16-bit numbers would be promoted to int, which must not overflow
     } else {
       return a * b;
     }
@@ -89,10 +89,10 @@ struct Xor {
   }
 };
 
-// 16-bit floats are compared as integers: twice as many per vector, and the winner keeps its bits.
+// 16-bit floats are compared as integers: twice as many fit a vector, and the result keeps its bits.
 template <int16_t kInfinity>
 struct SmallFloatOrder {
-  /// Grows with the float's value, both zeroes are 0; `for_nan` stands for every NaN.
+  /// Returns a key that increases with the float's value; both zeros are 0; `for_nan` is the key of every NaN.
   template <class T>
   COHORT_SHM_INLINE static T key(T x, int16_t for_nan) {
     const T sign = static_cast<T>(x >> 15);
@@ -100,7 +100,7 @@ struct SmallFloatOrder {
     const T value = static_cast<T>((magnitude ^ sign) - sign);
     return magnitude > kInfinity ? static_cast<T>(T{} + for_nan) : value;
   }
-  /// x < y; false if one is a NaN.
+  /// Returns x < y; false if one is a NaN.
   template <class T>
   COHORT_SHM_INLINE static auto less(T x, T y) {
     return key(x, INT16_MAX) < key(y, INT16_MIN);
@@ -121,7 +121,7 @@ struct SmallFloatMax {
   }
 };
 
-/// Division toward zero. T: a 64-bit integer or a vector of it.
+/// Divides toward zero. T is a 64-bit integer or a vector of them.
 template <class T>
 COHORT_SHM_INLINE T quotient(T x, int divisor) {
   const int shift = __builtin_ctz(static_cast<unsigned>(divisor));
@@ -134,7 +134,7 @@ COHORT_SHM_INLINE T quotient(T x, int divisor) {
   }
 }
 
-/// NaNs become the positive quiet one without payload: which of two NaNs an addition gives is up to the compiler.
+/// Replaces NaNs with the positive quiet one without payload, because the compiler decides which of two NaNs an addition returns.
 template <class Float, class T>
 COHORT_SHM_INLINE T one_nan(T x) {
   constexpr Float kNan =
@@ -142,30 +142,30 @@ COHORT_SHM_INLINE T one_nan(T x) {
   return x == x ? x : T{} + kNan;
 }
 
-/// Exact, also for numbers below the normal range.
+/// Exact, also for subnormal numbers.
 COHORT_SHM_INLINE float float_from_half(uint16_t half) {
   const uint32_t magnitude = static_cast<uint32_t>(half & 0x7fff) << 13;
   const uint32_t exponent = magnitude & 0x0f800000;
   const uint32_t normal = magnitude + (112u << 23);
   const uint32_t infinite = magnitude + (224u << 23);
-  // 2^-14 + x as a normal float, less 2^-14: what is left is x, normalised by the subtraction.
+  // Computes 2^-14 + x as a normal float, and subtracts 2^-14: the result is x, normalized by the subtraction.
   const uint32_t below = bits_as<uint32_t>(bits_as<float>(magnitude + (113u << 23)) - bits_as<float>(113u << 23));
   const uint32_t value = exponent == 0 ? below : (exponent == 0x0f800000 ? infinite : normal);
   return bits_as<float>(value | (static_cast<uint32_t>(half & 0x8000) << 16));
 }
 
-/// To nearest, ties to even.
+/// Rounds to nearest, ties to even.
 COHORT_SHM_INLINE uint16_t half_from_float(float x) {
   const uint32_t bits = bits_as<uint32_t>(x);
   const uint32_t magnitude = bits & 0x7fffffff;
-  // Adding 0.5 leaves units of 2^-24, those of halves below 2^-14, and rounds to them.
+  // Adding 0.5 leaves units of 2^-24, the units of halves below 2^-14, and rounds to them.
   const uint32_t below = bits_as<uint32_t>(bits_as<float>(magnitude) + 0.5f) - 0x3f000000;
   const uint32_t normal = (magnitude + 0xc8000fff + ((magnitude >> 13) & 1)) >> 13;
   const uint32_t value = magnitude >= 0x47800000 ? 0x7c00 : (magnitude < 0x38800000 ? below : normal);
   return static_cast<uint16_t>(magnitude > 0x7f800000 ? 0x7e00 : value | ((bits >> 16) & 0x8000));
 }
 
-/// The bits of bfloat16 in the upper half. T: uint32_t or a vector of it. For one_nan() only.
+/// The bits of the bfloat16 are in the upper half. T is uint32_t or a vector of it. Only for one_nan().
 template <class T>
 COHORT_SHM_INLINE T rounded_to_bfloat16(T bits) {
   return bits + (((bits >> 16) & 1u) + 0x7fffu);

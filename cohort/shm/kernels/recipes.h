@@ -1,6 +1,6 @@
-/// What each (dtype, op) is made of, and the table of all of them. Only for the sources of table.h.
+/// The kernels of each (dtype, op), and the table of all of them. Only for the sources of table.h.
 ///
-/// A Recipe says how elements are widened, weighed, combined, finished and narrowed again.
+/// A Recipe defines how elements are widened, weighted, combined, finished and narrowed.
 #pragma once
 
 #include "cohort/shm/kernels/operations.h"
@@ -9,10 +9,10 @@ namespace cohort::shm {
 namespace {
 
 enum class Weight { kNone, kEqual, kFactor };
-/// kDivideSigned: Wide is unsigned, so that sums wrap around, but holds signed numbers.
+/// kDivideSigned: Wide is unsigned, so that sums wrap around, but its values are signed numbers.
 enum class Finish { kNone, kOneNan, kDivide, kDivideSigned };
 
-/// Wide: the type of numbers in which elements are combined.
+/// Wide is the type of numbers in which elements are combined.
 template <class ElementType, class WideType, class Operation, Weight kWeightKind = Weight::kNone,
           Finish kFinishKind = Finish::kNone>
 struct Recipe {
@@ -29,7 +29,7 @@ COHORT_SHM_INLINE int64_t truncated(double x) {
   return x < -0x1p63 ? INT64_MIN : static_cast<int64_t>(x);
 }
 
-/// What input `index` is multiplied by.
+/// Returns the factor of input `index`.
 template <class R>
 COHORT_SHM_INLINE typename R::Wide weight_of(const double* factors, int num_inputs, int index) {
   using Wide = typename R::Wide;
@@ -71,7 +71,7 @@ COHORT_SHM_INLINE T finish(T x, int num_inputs) {
   }
 }
 
-/// One element of every input.
+/// Combines one element of every input.
 template <class R>
 COHORT_SHM_INLINE typename R::Element combined_at(const void* const* inputs, const double* factors, int num_inputs,
                                                   size_t at) {
@@ -90,7 +90,7 @@ using Row = ReduceKernel[kNumReduceOps];
 
 constexpr void set(Row& row, ReduceOp op, ReduceKernel kernel) { row[static_cast<int>(op)] = kernel; }
 
-/// Loop<Recipe>::run is a ReduceKernel. Bits: the unsigned integer as wide as Number; sums of it wrap around.
+/// Loop<Recipe>::run is a ReduceKernel. Bits is the unsigned integer as wide as Number; its sums wrap around.
 template <template <class> class Loop, class Number, class Bits>
 constexpr void fill_integers(Row& row) {
   set(row, ReduceOp::kSum, Loop<Recipe<Bits, Bits, Sum>>::run);
@@ -120,10 +120,11 @@ constexpr void fill_bool(Row& row) {
   set(row, ReduceOp::kBxor, Loop<Recipe<uint8_t, uint8_t, Xor>>::run);
 }
 
-/// Smallest, Largest: recipes for MIN and MAX.
+/// Smallest and Largest are recipes for MIN and MAX.
 template <template <class> class Loop, class Element, class Wide, class Smallest, class Largest>
 constexpr void fill_floats(Row& row) {
-  constexpr Finish kFinish = std::is_same_v<Element, Wide> ? Finish::kOneNan : Finish::kNone;  // else narrowing does it
+  constexpr Finish kFinish =
+      std::is_same_v<Element, Wide> ? Finish::kOneNan : Finish::kNone;  // otherwise narrowing does it
   set(row, ReduceOp::kSum, Loop<Recipe<Element, Wide, Sum, Weight::kNone, kFinish>>::run);
   set(row, ReduceOp::kAvg, Loop<Recipe<Element, Wide, Sum, Weight::kEqual, kFinish>>::run);
   set(row, ReduceOp::kProduct, Loop<Recipe<Element, Wide, Product, Weight::kNone, kFinish>>::run);

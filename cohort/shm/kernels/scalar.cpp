@@ -1,4 +1,4 @@
-// The reference: plain loops over a block of elements, which the compiler may turn into the baseline's own vectors.
+// The reference: plain loops over a block of elements, which the compiler may vectorize with the baseline's instructions.
 #include "cohort/shm/kernels/recipes.h"
 
 namespace cohort::shm {
@@ -12,7 +12,7 @@ struct ScalarLoop {
   using Element = typename R::Element;
   using Wide = typename R::Wide;
 
-  /// A block is read from every input before any of it is written: `out` may be an input.
+  /// Reads a block from every input before it writes any of it, because `out` may be an input.
   static void block(void* out, const void* const* inputs, const double* factors, int num_inputs, size_t begin,
                     size_t count) {
     Wide sums[kBlock];

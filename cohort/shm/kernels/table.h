@@ -1,8 +1,8 @@
-/// The kernels of each instruction set, one source each, compiled with that set's flags.
+/// The kernels of each instruction set, one source for each, compiled with that set's flags.
 ///
-/// Such a source must not define anything that another one may define as well (inline functions, templates of the standard
-/// library): the linker keeps one copy, and it might be the one that this machine cannot run. So everything in the headers that
-/// they share lives in anonymous namespaces; tests/shm/check_kernel_symbols.cmake looks at the objects.
+/// Such a source must not define anything that another one may also define (inline functions, templates of the standard library):
+/// the linker keeps one copy, and this machine might not be able to run it. So everything in their shared headers is in anonymous
+/// namespaces; tests/shm/check_kernel_symbols.cmake checks the objects.
 #pragma once
 
 #include "cohort/shm/kernels/kernels.h"
@@ -10,7 +10,7 @@
 namespace cohort::shm {
 
 struct KernelTable {
-  /// nullptr where can_reduce() says no.
+  /// nullptr if can_reduce() returns false.
   ReduceKernel kernels[kNumDTypes][kNumReduceOps];
 };
 

@@ -1,4 +1,4 @@
-/// Vectors of any number, loads and stores of whole and short ones, and conversions that need no special instructions. Only
+/// Vectors of any number type, loads and stores of complete and short ones, and conversions without special instructions. Only
 /// for the sources of table.h.
 #pragma once
 
@@ -25,8 +25,8 @@ COHORT_SHM_INLINE void store(void* to, V vector) {
   __builtin_memcpy(to, &vector, sizeof vector);
 }
 
-/// A vector from fewer than sizeof(V) bytes: the first and the last piece of them, which may overlap. What lies in the overlap
-/// is combined twice, to the same result. Without a way through memory, which would stall.
+/// Loads a vector from fewer than sizeof(V) bytes, as their first and last piece, which may overlap. Elements in the overlap are
+/// combined twice, with the same result. Does not go through memory, which would stall.
 template <class Piece, class V>
 COHORT_SHM_INLINE V load_ends(const void* from, size_t num_bytes) {
   Vector<Piece, sizeof(V)> ends{};
@@ -41,7 +41,7 @@ COHORT_SHM_INLINE void store_ends(void* to, V vector, size_t num_bytes) {
   store<Piece>(static_cast<char*>(to) + num_bytes - sizeof(Piece), ends[1]);
 }
 
-/// 1 <= num_bytes < 16.
+/// Requires 1 <= num_bytes < 16.
 template <class V>
 COHORT_SHM_INLINE V load_few(const void* from, size_t num_bytes) {
   if (num_bytes >= 8) return load_ends<uint64_t, V>(from, num_bytes);
@@ -57,7 +57,7 @@ COHORT_SHM_INLINE void store_few(void* to, V vector, size_t num_bytes) {
   store_ends<uint8_t>(to, vector, num_bytes);
 }
 
-// bfloat16 without special instructions: numbers with even index in the first vector, with odd index in the second.
+// Widens bfloat16 without special instructions: numbers with even index into the first vector, with odd index into the second.
 template <class U16, class F32>
 COHORT_SHM_INLINE void widen_bfloat16(U16 from, F32 (&to)[2]) {
   using U32 = Vector<uint32_t, sizeof(F32)>;
@@ -73,7 +73,7 @@ COHORT_SHM_INLINE U16 narrow_bfloat16(const F32 (&from)[2]) {
   return reinterpret_cast<U16>(even | odd);
 }
 
-/// Integers of up to 32 bits to double and back: kParts vectors.
+/// Converts integers of up to 32 bits to kParts vectors of double, and back.
 template <class Raw, class F64, int kParts>
 COHORT_SHM_INLINE void widen_integers(Raw from, F64 (&to)[kParts]) {
   using Small = Vector<typename std::remove_cvref_t<decltype(from[0])>, sizeof(Raw) / kParts>;

@@ -1,6 +1,6 @@
 /// The loops of the vector instruction sets. Only for the sources of table.h.
 ///
-/// Machine says what a vector is and what GCC's vector extension cannot say well:
+/// Machine defines a vector, and operations that GCC's vector extension cannot express well:
 ///
 ///     static constexpr int kBytes;                                              // of a vector
 ///     template <class V> static V load_partial(const void*, size_t num_bytes);  // num_bytes < kBytes; in any order ...
@@ -83,7 +83,7 @@ struct VectorLoop {
     }
   }
 
-  /// kRaws vectors of one input's elements, widened and weighed. load_raw(pointer): a vector of elements.
+  /// Reads kRaws vectors of one input's elements, widened and weighted. load_raw(pointer) returns a vector of elements.
   template <int kRaws, class Inputs, class Load>
   COHORT_SHM_INLINE static void read(const Inputs& inputs, int index, size_t begin, WideVector (&terms)[kRaws][kParts],
                                      Load load_raw) {
@@ -91,7 +91,7 @@ struct VectorLoop {
     const Wide weight = inputs.weight(index);
 #pragma GCC unroll 8
     for (int raw = 0; raw < kRaws; ++raw) {
-      // Processors follow two streams by themselves, but not eight, and wide elements leave few loads in flight.
+      // Processors prefetch two streams by themselves, but not eight, and wide elements leave few loads in flight.
       if (Inputs::kAreMany && kRaws > 1 && raw * Machine::kBytes % kCacheLine == 0) {
         __builtin_prefetch(reinterpret_cast<const char*>(from + raw * kLanes) + kAhead);
       }
@@ -101,7 +101,7 @@ struct VectorLoop {
     }
   }
 
-  /// kRaws vectors of results from `begin` on.
+  /// Computes kRaws vectors of results from `begin` on.
   template <int kRaws, class Inputs, class Load>
   COHORT_SHM_INLINE static void combine(const Inputs& inputs, size_t begin, Raw (&results)[kRaws], Load load_raw) {
     WideVector sums[kRaws][kParts];
@@ -133,8 +133,8 @@ struct VectorLoop {
     return result[0];
   }
 
-  /// count >= kLanes. What does not fill a vector is done by vectors that overlap their neighbours; they are computed before
-  /// anything is written, because `out` may be an input.
+  /// Requires count >= kLanes. Elements that do not fill a vector are combined by vectors that overlap their neighbors. These are
+  /// computed before anything is written, because `out` may be an input.
   template <class Inputs>
   COHORT_SHM_INLINE static void combine_many(Element* out, const Inputs& inputs, size_t count) {
     size_t i = 0;

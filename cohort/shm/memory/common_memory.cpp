@@ -29,7 +29,7 @@ base::Result<std::shared_ptr<const ReadOnlyMapping>> ReadOnlyMapping::create(con
 
 bool ReadOnlyMapping::is_here() const { return only_in_ == 0 || only_in_ == getpid(); }
 
-// In a child the addresses may be somebody else's by now.
+// In a child the addresses may belong to other memory by now.
 ReadOnlyMapping::~ReadOnlyMapping() {
   if (is_here()) munmap(data_, size_);
 }
@@ -47,7 +47,7 @@ base::Result<void> make_pages(const base::Fd& fd, size_t num_bytes, int index, i
   if (result == 0) return {};
   return Error(fmt::format("cannot make the pages of {} of shared memory: {}", base::format_bytes(bytes),
                            errno_text(errno)))
-      .with_hint("the host or the container has too little memory left for the parameters");
+      .with_hint("give the host or the container more memory for the parameters");
 }
 
 }  // namespace cohort::shm

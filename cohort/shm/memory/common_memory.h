@@ -1,9 +1,9 @@
-/// CommonMemory: memory that the ranks of a group have once, all of them together (Group::allocate gives each rank a part of its
-/// own). Every process maps it twice: so that it can write where that is its task, and so that nothing else of it can.
+/// CommonMemory: memory that the ranks of a group share (Group::allocate gives each rank its own part). Every process maps it
+/// twice: once for writing, and once read-only, so that other code in it cannot write.
 ///
-/// A forked child has neither mapping (MADV_DONTFORK): it would see what it reads change under its eyes, could write to what all
-/// ranks use, and would keep the pages when the ranks are gone. An access is SIGSEGV there. Programs that a process starts by
-/// exec never had the mappings.
+/// A forked child has neither mapping (MADV_DONTFORK): its reads would see changes, it could write to memory that all ranks use,
+/// and it would keep the pages after the ranks have ended. An access in the child is SIGSEGV. Programs that a process starts with
+/// exec do not have the mappings either.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@
 
 namespace cohort::shm {
 
-/// Pages that a process can read and not write: a write to them is SIGSEGV. Its forked children do not have them.
+/// Pages that a process can only read: a write to them is SIGSEGV. Its forked children do not have them.
 class ReadOnlyMapping {
  public:
   static base::Result<std::shared_ptr<const ReadOnlyMapping>> create(const base::Fd& fd, size_t num_bytes);
@@ -27,7 +27,7 @@ class ReadOnlyMapping {
 
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  /// False in forked children of the process that made it.
+  /// Returns false in forked children of the process that made it.
   bool is_here() const;
 
  private:
@@ -35,17 +35,17 @@ class ReadOnlyMapping {
 
   std::byte* data_;
   size_t size_;
-  pid_t only_in_;  ///< 0: forked children have it, too, as the kernel has refused to keep it from them
+  pid_t only_in_;  ///< 0 if forked children have it, too, because the kernel has refused to hide it
 };
 
 struct CommonMemory {
   SharedMemoryPtr writable;
-  /// The same bytes.
+  /// The same bytes, read-only.
   std::shared_ptr<const ReadOnlyMapping> readable;
 };
 
-/// Makes the pages of part `index` of `count` of the file now, so that a lack of memory is an error, and not SIGBUS at some later
-/// write. They are near the processor that this thread runs on.
+/// Allocates the pages of part `index` of `count` of the file now, so that a lack of memory is an error, and not SIGBUS at a
+/// later write. The pages are near the processor that this thread runs on.
 base::Result<void> make_pages(const base::Fd& fd, size_t num_bytes, int index, int count);
 
 }  // namespace cohort::shm

@@ -22,10 +22,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr auto kLookInterval = milliseconds(50);
-// A connection that says nothing holds up the others no longer than this.
+// A connection that sends nothing blocks the others for at most this time.
 constexpr int kHelloMilliseconds = 1000;
 
-// What a rank says first. Everything else than the expected bytes is a stranger, or another release of Cohort.
+// A rank's first message. Other bytes come from a stranger, or from another release of Cohort.
 struct Hello {
   char magic[8] = {'c', 'o', 'h', 'o', 'r', 't', '-', 's'};
   uint32_t version = 1;
@@ -54,17 +54,17 @@ std::vector<int> absent_ranks(const std::vector<bool>& has_come) {
   return absent;
 }
 
-// An error once the time is over or somebody cannot come.
+// Returns an error once the time is over or a rank cannot come.
 Result<void> look_after(const Meeting& meeting, const std::vector<int>& absent) {
   if (meeting.find_obstacle) {
     if (auto obstacle = meeting.find_obstacle(absent); !obstacle.empty()) return Error(std::move(obstacle));
   }
   if (Clock::now() < meeting.deadline) return {};
   return Error(fmt::format("{} did not connect to the shared memory in time", base::ranks_in_words(absent)))
-      .with_hint("see whether these ranks run, or raise the time-out");
+      .with_hint("see whether these ranks run, or raise the timeout");
 }
 
-// The rank that has connected, if it is one of ours that has not come yet.
+// Returns the rank that has connected, if it belongs to the group and has not connected before.
 std::optional<int> greet(const Fd& connection, const Meeting& meeting, const std::vector<bool>& has_come) {
   if (!is_readable(connection, kHelloMilliseconds)) return std::nullopt;
   Hello hello;

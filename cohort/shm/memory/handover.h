@@ -1,6 +1,6 @@
-/// How the descriptor of shared memory gets from one rank to the others: over an abstract UNIX socket, which has no file
-/// either. The name is known to the ranks alone; the kernel says which user is at the other end (SO_PEERCRED), and both
-/// sides refuse others. Only processes of one network namespace can connect.
+/// Passes the descriptor of shared memory from one rank to the others: through an abstract UNIX socket, which has no file either.
+/// Only the ranks know its name; the kernel tells the user at the other end (SO_PEERCRED), and both sides refuse other users.
+/// Only processes of one network namespace can connect.
 #pragma once
 
 #include <chrono>
@@ -18,13 +18,14 @@ struct Meeting {
   int rank = 0;
   int world_size = 1;
   std::chrono::steady_clock::time_point deadline;
-  /// Called now and then with the ranks that are waited for: why they cannot come, or an empty text. May be empty.
+  /// Called from time to time with the ranks that are missing. Returns why they cannot arrive, or an empty text. May be empty.
   std::function<std::string(const std::vector<int>&)> find_obstacle;
 };
 
-/// On rank 0: gives `fd` to every other rank. Blocks until all have come. Returns their process ids, by rank; 0 for its own.
+/// Sends `fd` to every other rank, from rank 0. Blocks until all have connected. Returns their process ids by rank; 0 for its
+/// own.
 base::Result<std::vector<int>> hand_over(const Meeting& meeting, const base::Fd& fd);
-/// On the others: blocks until rank 0 has given it.
+/// Receives the descriptor on the other ranks. Blocks until rank 0 has sent it.
 base::Result<base::Fd> receive_handed_over(const Meeting& meeting);
 
 }  // namespace cohort::shm

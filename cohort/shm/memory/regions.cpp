@@ -7,7 +7,8 @@
 namespace cohort::shm {
 namespace {
 
-// Owners of regions, by the address of this process's part. Leaked on purpose: tensors may go while the process exits.
+// Owners of regions, by the address of this process's part. Leaked on purpose, because tensors may be freed while the process
+// exits.
 struct Owners {
   std::mutex mutex;
   std::map<const void*, std::pair<std::shared_ptr<const void>, size_t>> by_part;
@@ -44,7 +45,7 @@ Place Regions::find(const void* memory, size_t num_bytes) const {
       return num_bytes <= own.size() - offset ? Place{Place::kInArena, offset} : Place{};
     }
   }
-  // Ranks add regions in calls of their own, so the thread that asks has seen them.
+  // Each rank adds regions in its own calls, so the calling thread has seen them.
   if (num_added_.load(std::memory_order_relaxed) == 0) return {};
   const auto* const begin = static_cast<const std::byte*>(memory);
   const std::lock_guard lock(mutex_);

@@ -24,19 +24,19 @@ using base::Result;
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// What this process has mapped, by the file's identity.
+// The mappings of this process, by the identity of the file.
 struct Mappings {
   std::mutex mutex;
   std::map<std::pair<dev_t, ino_t>, std::weak_ptr<SharedMemory>> by_file;
 };
 
-// Leaked on purpose: memory may be released while the process exits.
+// Leaked on purpose, because memory may be released while the process exits.
 Mappings& mappings() {
   static auto* const all = new Mappings;
   return *all;
 }
 
-// Nothing where there is no limit.
+// Returns an empty text if there is no limit.
 std::string limit_in_words(decltype(RLIMIT_AS) resource, const char* what, const char* flag) {
   rlimit limit{};
   if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
@@ -49,7 +49,7 @@ Result<std::byte*> map(int fd, size_t size) {
     return Error(fmt::format("cannot map {} of shared memory: {}{}", base::format_bytes(size), errno_text(errno),
                              limit_in_words(RLIMIT_AS, "this process's address space", "-v")));
   }
-  // Only a wish: most kernels have huge pages for shared memory switched off. Page faults are cheaper with them.
+  // Only a wish: most kernels have huge pages disabled for shared memory. Page faults are cheaper with them.
   madvise(data, size, MADV_HUGEPAGE);
   return static_cast<std::byte*>(data);
 }
@@ -72,7 +72,7 @@ void SharedMemory::watch_forks() {
 
 Result<SharedMemoryPtr> SharedMemory::create(size_t num_bytes, base::Fd* fd) {
   const auto size = whole_pages(num_bytes);
-  // Beyond it the kernel would end the process (SIGXFSZ).
+  // A larger file would make the kernel end the process (SIGXFSZ).
   if (rlimit limit{}; getrlimit(RLIMIT_FSIZE, &limit) == 0 && size > limit.rlim_cur) {
     return Error(fmt::format("cannot make {} of shared memory: {}{}", base::format_bytes(size), errno_text(EFBIG),
                              limit_in_words(RLIMIT_FSIZE, "the size of this process's files", "-f")));
@@ -93,7 +93,7 @@ Result<SharedMemoryPtr> SharedMemory::open(const base::Fd& fd, size_t num_bytes)
   const auto size = whole_pages(num_bytes);
   struct stat status {};
   if (fstat(fd.get(), &status) != 0) return Error(fmt::format("cannot look at shared memory: {}", errno_text(errno)));
-  const int seals = fcntl(fd.get(), F_GET_SEALS);  // -1 of a file that cannot have seals
+  const int seals = fcntl(fd.get(), F_GET_SEALS);  // -1 for a file that cannot have seals
   if (!S_ISREG(status.st_mode) || static_cast<size_t>(status.st_size) != size || seals < 0 ||
       (seals & kSeals) != kSeals) {
     return Error(
@@ -109,7 +109,7 @@ Result<SharedMemoryPtr> SharedMemory::open(const base::Fd& fd, size_t num_bytes)
     all.by_file.erase({status.st_dev, status.st_ino});
     return data.error();
   }
-  // The last owner forgets the entry before the pages go: the kernel may give the identity to another file afterwards.
+  // The last owner removes the entry before it frees the pages, because the kernel may then give the identity to another file.
   const auto forget = [key = std::pair(status.st_dev, status.st_ino)](SharedMemory* memory) {
     {
       auto& known = mappings();
@@ -128,7 +128,7 @@ void SharedMemory::keep_from_children() {
   if (madvise(data_, size_, MADV_DONTFORK) == 0) only_in_ = getpid();
 }
 
-// In a child the addresses may be somebody else's by now.
+// In a child the addresses may belong to other memory by now.
 SharedMemory::~SharedMemory() {
   if (only_in_ == 0 || only_in_ == getpid()) munmap(data_, size_);
 }

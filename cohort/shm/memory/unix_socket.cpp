@@ -10,7 +10,7 @@
 namespace cohort::shm {
 namespace {
 
-// Room for one descriptor and not a byte more: CMSG_SPACE is rounded up, and the kernel would fill it with a second one.
+// Space for exactly one descriptor: CMSG_SPACE is rounded up, and the kernel would fill it with a second one.
 constexpr size_t kRoomForOneFd = CMSG_LEN(sizeof(int));
 
 }  // namespace

@@ -1,4 +1,4 @@
-/// How a message is cut: into windows that fit the staging slots, and a window into one chunk per rank. Pure arithmetic.
+/// Splits a message into windows that fit the staging slots, and a window into one chunk per rank. Pure arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace cohort::shm {
 
-/// Small enough for a first-level cache, so that what was read or combined is still there when it is copied on.
+/// Small enough for a first-level cache, so that data that were read or combined are still there when they are copied.
 constexpr size_t kBlockBytes = 16 << 10;
 
 /// A range of elements.
@@ -16,7 +16,7 @@ struct Range {
   size_t end() const { return begin + count; }
 };
 
-/// `count` elements in windows of `largest`, the last one shorter. No elements: no window.
+/// Splits `count` elements into windows of `largest`, the last one shorter. Without elements there is no window.
 struct Windows {
   size_t count = 0;
   size_t largest = 1;
@@ -27,8 +27,8 @@ struct Windows {
   }
 };
 
-/// The chunk of `rank` when `window` is dealt out to `world_size` ranks: equal parts of whole cache lines (of elements of
-/// `element_size`, counted from the window's begin), so that the last ranks get less or nothing.
+/// Returns the chunk of `rank` when `window` is split over `world_size` ranks: equal parts of complete cache lines (of elements
+/// of `element_size`, counted from the window's begin), so the last ranks get less or nothing.
 inline Range chunk_of(const Range& window, int rank, int world_size, size_t element_size) {
   const auto ranks = static_cast<size_t>(world_size);
   const auto line = std::max<size_t>(1, 64 / element_size);

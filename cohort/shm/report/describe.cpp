@@ -9,7 +9,7 @@
 namespace cohort::shm {
 namespace {
 
-/// Elements of the part that every rank has, where every rank has an equal one.
+/// Returns the number of elements of each rank's part, if all parts are equal.
 std::optional<uint64_t> common_count(const CallRecord& record) {
   switch (record.kind) {
     case OpKind::kAllReduce:
@@ -28,7 +28,7 @@ std::optional<uint64_t> common_count(const CallRecord& record) {
   }
 }
 
-/// What must be the same on all ranks, in the words of mismatch errors. Sizes of an all_to_all may differ.
+/// Returns the part that must be the same on all ranks, in the words of mismatch errors. Sizes of an all_to_all may differ.
 std::string common_part(const CallRecord& record) {
   Call call{.kind = record.kind, .dtype = record.dtype, .reduce_op = record.reduce_op, .root = record.root};
   call.count = common_count(record).value_or(0);
@@ -92,7 +92,7 @@ std::string describe_call(const CallRecord& record) {
 }
 
 std::optional<Difference> find_difference(const GroupTrace& group) {
-  // A rank that has left may be any number of operations behind; that does not count as a difference.
+  // A rank that has left may be any number of operations behind; that is not a difference.
   uint64_t first = std::numeric_limits<uint64_t>::max();
   uint64_t last = 0;
   for (const RankTrace& rank : group.ranks) {

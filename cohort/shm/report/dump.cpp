@@ -47,7 +47,7 @@ std::optional<std::string> first_of(std::initializer_list<const char*> names) {
   return std::nullopt;
 }
 
-/// A folder that only this user can write to: others may make one of that name in a temporary folder first.
+/// Returns a folder that only this user can write to: another user may have created one with that name in a temporary folder.
 std::string private_folder() {
   const std::string parent = base::temporary_folder();
   std::string folder = fmt::format("{}/cohort_trace_{}", parent, ::geteuid());
@@ -65,14 +65,14 @@ std::string default_prefix() {
   return fmt::format("{}/{}_rank_", private_folder(), ::getppid());
 }
 
-/// Beside the others, under a name that does not contain theirs, nor theirs its.
+/// Puts the file beside the others, under a name of which neither is a prefix of the other.
 std::string pickle_prefix(const std::string& prefix) {
   if (auto own = first_of({"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"})) return *own;
   const size_t name = prefix.rfind('/') + 1;
   return prefix.substr(0, name) + "torch_" + prefix.substr(name);
 }
 
-/// Those who cannot write theirs themselves, and this process.
+/// Returns the ranks that cannot write their own files, and this process's ranks.
 std::vector<int> ranks_to_pickle(const ProcessTrace& trace) {
   std::vector<int> ranks = trace.own_ranks;
   for (const GroupTrace& group : trace.groups) {
@@ -94,7 +94,7 @@ bool write(const std::string& path, const std::string& data) {
 }
 
 std::string write_files(std::string prefix, const std::string& reason) {
-  // One dump at a time: several would write the same files.
+  // One dump at a time, because several would write the same files.
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   if (prefix.empty()) prefix = default_prefix();
@@ -108,7 +108,7 @@ std::string write_files(std::string prefix, const std::string& reason) {
   }
   const std::string who = trace.rank < 0 ? fmt::format("pid{}", trace.pid) : std::to_string(trace.rank);
   const std::string text_path = prefix + who + ".txt";
-  // The text first: it is what an error names, and the others need more memory.
+  // Writes the text first: errors name it, and the other files need more memory.
   const bool has_text = write(text_path, to_text(trace));
   write(prefix + who + ".json", to_json(trace));
   write(prefix + who + ".trace.json", to_chrome_trace(trace));
@@ -136,11 +136,11 @@ std::string note_timeout(const std::string& operation) noexcept {
   static std::mutex mutex;
   static std::optional<Clock::time_point> dumped_at;
   try {
-    static std::string& path = *new std::string;  // never destroyed: operations run until the program's end
+    static std::string& path = *new std::string;  // never destroyed, because operations run until the program's end
     const std::lock_guard lock(mutex);
     if (dumped_at) return Clock::now() - *dumped_at < std::chrono::seconds(10) ? path : "";
     if (when_to_dump() == When::kNever) return "";
-    path = dump_traces("", "a time-out: " + operation);
+    path = dump_traces("", "a timeout: " + operation);
     dumped_at = Clock::now();
     return path;
   } catch (const std::exception&) {

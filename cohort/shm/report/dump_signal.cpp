@@ -47,7 +47,7 @@ void serve_requests(int signal) {
   }
 }
 
-/// 0: none.
+/// Returns 0 if there is none.
 int wanted_signal() {
   const std::string name = base::get_env("COHORT_TRACE_SIGNAL").value_or("SIGUSR1");
   if (name.empty() || name == "0") return 0;
@@ -64,7 +64,7 @@ void start_listening() {
   wake_fd = ::eventfd(0, EFD_CLOEXEC);
   if (wake_fd < 0) return;
   owner = ::getpid();
-  // The thread takes no signals: they are for the program's own threads.
+  // The thread takes no signals, which are for the program's own threads.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
@@ -90,7 +90,7 @@ void listen_to_dump_signal() noexcept {
   try {
     std::call_once(once, start_listening);
   } catch (const std::exception&) {
-    // Without memory for a text there will be no dump either.
+    // If there is no memory for a text, there is none for a dump either.
   }
 }
 

@@ -1,5 +1,5 @@
-/// GroupTrace: what the ranks of a group did last and do now, as plain structs. Made by read_trace.h, shown by to_text, to_json
-/// and to_chrome_trace.
+/// GroupTrace: the last and current operations of a group's ranks, as plain structs. read_trace.h makes it; to_text, to_json and
+/// to_chrome_trace format it.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace cohort::shm {
 struct CallRecord {
   enum class State { kScheduled, kStarted, kCompleted, kFailed };
 
-  /// From 1, in the order of the rank's calls on this group; sends and receives and collectives together.
+  /// From 1, in the order of the rank's calls on this group, with sends, receives and collectives counted together.
   uint64_t record_id = 0;
-  /// Collectives so far; sends and receives so far. Both with this one, where it counts.
+  /// The numbers of collectives, and of sends and receives, so far. Both include this operation if it is of that kind.
   uint64_t collective_seq_id = 0;
   uint64_t p2p_seq_id = 0;
   OpKind kind = OpKind::kNone;
   DType dtype = DType::kBytes;
   ReduceOp reduce_op = ReduceOp::kNone;
   bool is_p2p = false;
-  /// Or the peer; -1: none.
+  /// The root, or the peer; -1 if there is none.
   int root = -1;
   int tag = 0;
   uint64_t num_inputs = 0;
@@ -33,7 +33,7 @@ struct CallRecord {
   State state = State::kScheduled;
   int64_t created_ns = 0;
   std::optional<int64_t> started_ns;
-  /// Completed or failed.
+  /// The time when it completed or failed.
   std::optional<int64_t> finished_ns;
   int thread_id = 0;
   /// "train_gpt+0x1a2b (main)"; "" if unknown.
@@ -45,7 +45,7 @@ struct CallRecord {
   bool operator==(const CallRecord&) const = default;
 };
 
-/// "scheduled", "started", "completed", "failed".
+/// Returns "scheduled", "started", "completed" or "failed".
 const char* name_of(CallRecord::State state);
 
 struct RankTrace {
@@ -59,14 +59,14 @@ struct RankTrace {
   std::vector<CallRecord> records;
 };
 
-/// "runs", "has left the group", "is gone", "never arrived".
+/// Returns "runs", "has left the group", "is gone" or "never arrived".
 const char* name_of(RankTrace::Presence presence);
 
 struct GroupTrace {
-  /// As in c10d: a name that is the same on all ranks, such as "0", and one for people, "default_pg".
+  /// The name that is the same on all ranks, such as "0", and one for people, "default_pg", as in c10d.
   std::string name;
   std::string description;
-  /// The rank in the job of each rank of the group.
+  /// The global rank of each rank of the group.
   std::vector<int> global_ranks;
   std::vector<RankTrace> ranks;
 };
@@ -75,12 +75,12 @@ struct GroupTrace {
 struct ProcessTrace {
   int64_t time_ns = 0;
   int pid = 0;
-  /// In the job; -1: the process is several ranks, or does not know.
+  /// The global rank; -1 if the process is several ranks, or does not know it.
   int rank = -1;
-  /// The ranks of the job that this process is: several where ranks are threads.
+  /// The global ranks of this process: several if ranks are threads.
   std::vector<int> own_ranks;
   std::string host;
-  /// Why this was written, "signal 10 (SIGUSR1)"; "" for a function call.
+  /// The reason for the dump, "signal 10 (SIGUSR1)"; "" for a function call.
   std::string reason;
   std::vector<GroupTrace> groups;
 };

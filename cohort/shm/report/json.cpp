@@ -1,4 +1,4 @@
-// The flight recorder's JSON and pickle, and Chrome's trace events: the same facts under other names.
+// The flight recorder's JSON and pickle, and Chrome's trace events: the same data under other names.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kTraceVersion = "2.10";
-/// torchfrtrace knows the operations of c10d alone.
+/// torchfrtrace only knows the operations of c10d.
 constexpr const char* kAllocateForAnalyser = "new_window";
 
 std::string write_json(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -25,7 +25,7 @@ int global_rank_of(const GroupTrace& group, int rank) {
   return place < group.global_ranks.size() ? group.global_ranks[place] : rank;
 }
 
-/// c10d's names are unique within a job, but nothing makes those of plain engine groups so.
+/// c10d's names are unique within a job, but names of plain engine groups need not be.
 std::vector<std::string> unique_names(const ProcessTrace& trace) {
   std::map<std::string, int> counts;
   std::vector<std::string> names;
@@ -74,7 +74,7 @@ Json to_json(const Progress& progress) {
           {"last_completed_collective", progress.completed}};
 }
 
-/// The dumping process's own view: a group's number -> how far the rank is.
+/// Returns the dumping process's own view: how far the rank is in each group, by the group's number.
 Json group_status(const ProcessTrace& trace, int global_rank) {
   Json status = Json::object();
   for (size_t place = 0; place < trace.groups.size(); ++place) {
@@ -105,14 +105,14 @@ Json ranks_of(const ProcessTrace& trace) {
   return ranks;
 }
 
-/// PyTorch's names of an operation: "all_reduce", "send 0->1", "recv 1<-0".
+/// Returns PyTorch's names of an operation: "all_reduce", "send 0->1", "recv 1<-0".
 std::string operation_name(const CallRecord& record, int rank) {
   if (record.kind == OpKind::kSend) return fmt::format("send {}->{}", rank, record.root);
   if (record.kind == OpKind::kRecv) return fmt::format("recv {}<-{}", rank, record.root);
   return name_of(record.kind);
 }
 
-/// As c10::toString has it.
+/// Returns the names of c10::toString.
 const char* scalar_type_name(DType dtype) {
   constexpr const char* kNames[kNumDTypes] = {"Byte",   "Bool", "Char",   "Byte", "Short",    "UInt16", "Int",
                                               "UInt32", "Long", "UInt64", "Half", "BFloat16", "Float",  "Double"};
@@ -121,7 +121,7 @@ const char* scalar_type_name(DType dtype) {
 
 Json frames_of(const CallRecord& record) {
   if (record.call_site.empty()) return Json::array();
-  // "train_gpt+0x1a2b (main)"
+  // Parses "train_gpt+0x1a2b (main)".
   const size_t bracket = record.call_site.find(" (");
   const bool has_name = bracket != std::string::npos && record.call_site.back() == ')' && bracket > 0;
   const std::string place = record.call_site.substr(0, bracket);
@@ -130,7 +130,8 @@ Json frames_of(const CallRecord& record) {
   return Json::array({{{"name", name}, {"filename", has_name ? place : record.call_site}, {"line", 0}}});
 }
 
-/// The fields that the JSON and the pickle have in common, without the times that PyTorch writes differently in the two.
+/// Returns the fields that the JSON and the pickle have in common, without the times, which PyTorch writes differently in the
+/// two.
 Json to_entry(const CallRecord& record, int rank, const std::string& operation, size_t group_number,
               const std::pair<std::string, std::string>& group) {
   Json entry;
@@ -150,7 +151,7 @@ Json to_entry(const CallRecord& record, int rank, const std::string& operation, 
   }
   entry["input_sizes"] = Json::array({Json::array({record.num_inputs})});
   entry["input_dtypes"] = {scalar_type_name(record.dtype)};
-  // PyTorch's reduce works in place, so that it has an output everywhere.
+  // PyTorch's reduce works in place, so it has an output on every rank.
   const uint64_t num_outputs = record.kind == OpKind::kReduce ? record.num_inputs : record.num_outputs;
   entry["output_sizes"] = Json::array({Json::array({num_outputs})});
   entry["output_dtypes"] = {scalar_type_name(record.dtype)};
@@ -180,7 +181,7 @@ void for_each_record(const ProcessTrace& trace, Visit visit) {
   }
 }
 
-/// Chrome's times are microseconds as doubles, which since 1970 would lose digits. The same for all ranks of a day.
+/// Chrome's times are microseconds as doubles, which would lose digits if counted from 1970. The same for all ranks of a day.
 int64_t first_midnight_ns(const ProcessTrace& trace) {
   int64_t first = trace.time_ns;
   for_each_record(
@@ -237,7 +238,7 @@ std::string to_pickle(const ProcessTrace& trace, int global_rank) {
     entry["time_discovered_completed_ns"] = completed ? Json(*completed) : Json();
     entries.emplace_back(record.created_ns, std::move(entry));
   });
-  // A job's record ids grow over all its groups.
+  // A job's record ids increase over all its groups.
   std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   Json list = Json::array();
   for (auto& [created, entry] : entries) {

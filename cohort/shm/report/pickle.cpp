@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using base::PickleValue;
 
-// dump() is what replaces bytes that are not UTF-8, parse() takes away its quotes.
+// dump() replaces bytes that are not UTF-8; parse() removes its quotes.
 std::string valid_text(const Json& text) {
   return Json::parse(text.dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }

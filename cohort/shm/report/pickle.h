@@ -1,4 +1,4 @@
-/// JSON's values as a Python pickle of protocol 2: what pickle.load reads without importing anything.
+/// Writes JSON's values as a Python pickle of protocol 2, which pickle.load reads without importing anything.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -6,7 +6,7 @@
 
 namespace cohort::shm {
 
-/// Requires: nested less deep than base::kMaxPickleDepth. Texts that are not UTF-8 get replacement characters.
+/// Requires less nesting than base::kMaxPickleDepth. Texts that are not UTF-8 get replacement characters.
 std::string pickle(const nlohmann::ordered_json& value);
 
 }  // namespace cohort::shm

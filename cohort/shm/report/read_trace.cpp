@@ -25,7 +25,7 @@ struct PlainWords {
       thread_id;
 };
 
-/// Nothing: the record is being written, now or for ever, or there is none.
+/// Returns nothing if there is no record, or it is being written (for ever, if its writer has died).
 std::optional<PlainWords> read_words(const TraceWords& words) {
   constexpr auto kAcquire = std::memory_order_acquire;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
@@ -56,7 +56,7 @@ std::string call_site_text(const TraceArea& area, uint64_t index) {
   return {text.begin(), std::find(text.begin(), text.end(), '\0')};
 }
 
-/// Shared memory may hold anything once a process has gone wild: no value outside its enum.
+/// Replaces values outside of the enum: shared memory may have any content after a process has misbehaved.
 template <class Enum>
 Enum checked(uint64_t byte, int count) {
   return static_cast<Enum>(byte < static_cast<uint64_t>(count) ? byte : 0);
@@ -93,7 +93,7 @@ CallRecord to_record(const TraceArea& area, const PlainWords& words, bool is_p2p
   return record;
 }
 
-/// In the order of their numbers.
+/// Returns the records in the order of their numbers.
 std::vector<CallRecord> read_ring(const TraceArea& area, bool is_p2p, int64_t clock_offset_ns) {
   std::vector<CallRecord> records;
   for (const TraceWords& words : (is_p2p ? area.point_to_point : area.collectives).records) {
@@ -109,7 +109,7 @@ std::vector<CallRecord> read_ring(const TraceArea& area, bool is_p2p, int64_t cl
 int64_t monotonic_ns() { return read_clock(CLOCK_MONOTONIC); }
 
 int64_t wall_clock_offset_ns() {
-  // We may lose the core between the two: the nearest of some tries.
+  // This thread may lose the core between the two readings, so it keeps the closest of several tries.
   int64_t smallest_gap = std::numeric_limits<int64_t>::max();
   int64_t offset = 0;
   for (int attempt = 0; attempt < 5; ++attempt) {
@@ -127,7 +127,7 @@ std::vector<CallRecord> read_records(const std::byte* bytes, int64_t clock_offse
   const auto& area = *reinterpret_cast<const TraceArea*>(bytes);
   const std::vector<CallRecord> collectives = read_ring(area, false, clock_offset_ns);
   const std::vector<CallRecord> point_to_point = read_ring(area, true, clock_offset_ns);
-  // The numbers that the next record of each ring comes after.
+  // The numbers before the first record of each ring.
   uint64_t num_collectives = collectives.empty() ? 0 : collectives.front().seq_id() - 1;
   uint64_t num_p2p = point_to_point.empty() ? 0 : point_to_point.front().seq_id() - 1;
   std::vector<CallRecord> records;

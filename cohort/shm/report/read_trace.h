@@ -1,4 +1,4 @@
-/// Reading traces that others write, see [Note: reading while others write] in trace_area.h.
+/// Reads traces while others write them, see [Note: reading while others write] in trace_area.h.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace cohort::shm {
 
-/// CLOCK_MONOTONIC, as in the records.
+/// Returns the time of CLOCK_MONOTONIC, as in the records.
 int64_t monotonic_ns();
-/// To add to CLOCK_MONOTONIC to get the time since the Unix epoch.
+/// Returns the difference between the time since the Unix epoch and CLOCK_MONOTONIC.
 int64_t wall_clock_offset_ns();
 
-/// The records of a rank's area that are whole, in order. Any process, any time; nobody waits for anybody.
+/// Returns the complete records of a rank's area, in order. Any process may call it at any time; it blocks nobody.
 std::vector<CallRecord> read_records(const std::byte* area, int64_t clock_offset_ns);
 
 }  // namespace cohort::shm

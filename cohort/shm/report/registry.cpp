@@ -27,17 +27,18 @@ struct Member {
 
 struct Registry {
   std::mutex mutex;
-  /// Who the rest belongs to. A forked child has a copy of it, of groups that are its parent's.
+  /// The process that the other members belong to. A forked child has a copy with its parent's groups.
   pid_t owner = -1;
   std::vector<Member> members;
-  /// Groups of before, the oldest first. Empty unless a dump at exit was asked for.
+  /// Former groups, the oldest first. Empty unless a dump at exit was asked for.
   std::list<GroupTrace> past;
-  /// The memory of the first of these groups that this process joined: the ranks it has there are its ranks. Null: it is gone.
+  /// The memory of the first of these groups that this process joined: the process's ranks are its ranks in that group. Null if
+  /// it is gone.
   const void* first_memory = nullptr;
   std::vector<int> own_ranks;
 };
 
-/// Never destroyed: a dump may run while the process ends.
+/// Never destroyed, because a dump may run while the process ends.
 Registry& registry() {
   static auto& instance = *new Registry;
   return instance;
@@ -76,7 +77,7 @@ GroupTrace read_group(const Member& member, int64_t clock_offset_ns) {
 
 const void* memory_of(const Member& member) { return &member.segment.header(); }
 
-/// Ranks that are threads have a member each in the same memory.
+/// Ranks that are threads each have a member for the same memory.
 bool is_first_of_its_memory(const std::vector<Member>& members, size_t place) {
   return std::none_of(members.begin(), members.begin() + static_cast<std::ptrdiff_t>(place),
                       [&](const Member& other) { return memory_of(other) == memory_of(members[place]); });

@@ -1,4 +1,4 @@
-/// Which groups this process is in, so that a dump finds them.
+/// The groups of this process, for dumps.
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@
 namespace cohort::shm {
 
 struct TracedGroupOptions {
-  /// See GroupTrace. An empty name: the description.
+  /// See GroupTrace. If empty, the description is used.
   std::string name;
   std::string description;
   int rank = 0;
-  /// The ranks in the job of the group's ranks; empty: the same numbers.
+  /// The global ranks of the group's ranks. If empty, they are the same as the ranks in the group.
   std::vector<int> global_ranks;
 };
 
-/// A rank's membership of a group, known to dumps from construction to destruction. Any thread. The first one of a process
-/// makes it listen to the dump signal, see dump.h. A forked child knows only its own.
+/// A rank's membership of a group, which dumps include from construction to destruction. Any thread. The first one of a process
+/// makes it listen to the dump signal, see dump.h. A forked child only has its own.
 class TracedGroup {
  public:
-  /// The segment's memory must outlive this.
+  /// The segment's memory must outlive this object.
   TracedGroup(Segment segment, TracedGroupOptions options);
   /// Blocks while another thread reads the group's traces.
   ~TracedGroup();
@@ -30,7 +30,8 @@ class TracedGroup {
   TracedGroup& operator=(const TracedGroup&) = delete;
 };
 
-/// What the ranks of this process's groups do now and did last. Also of groups that are gone, if a dump at exit was asked for.
+/// Reads what the ranks of this process's groups do now and did last. Includes groups that were destroyed if a dump at exit was
+/// asked for.
 ProcessTrace read_process_trace(const std::string& reason);
 
 }  // namespace cohort::shm

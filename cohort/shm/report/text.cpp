@@ -25,7 +25,7 @@ std::string duration(int64_t nanoseconds) {
   return base::format_duration(std::chrono::nanoseconds(std::max<int64_t>(nanoseconds, 0)));
 }
 
-/// Two spaces between columns.
+/// Puts two spaces between columns.
 std::string table(const std::string& indent, const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths(rows.front().size(), 0);
   for (const auto& row : rows) {
@@ -45,7 +45,7 @@ std::string number_in_words(const CallRecord& record) {
   return fmt::format("{}#{}", record.is_p2p ? "p2p " : "", record.seq_id());
 }
 
-/// What the rank is in: the oldest operation that has started, else the oldest that is to start; null: idle.
+/// Returns the rank's current operation: the oldest that has started, else the oldest that is scheduled; null if it is idle.
 const CallRecord* current(const RankTrace& rank) {
   const CallRecord* scheduled = nullptr;
   for (const CallRecord& record : rank.records) {
@@ -61,7 +61,7 @@ std::string process_of(const RankTrace& rank) {
   return rank.presence == RankTrace::Presence::kRuns ? who : fmt::format("{}, {}", who, name_of(rank.presence));
 }
 
-/// What, since when, where.
+/// Returns the operation, since when it runs, and its call site.
 std::vector<std::string> doing(const RankTrace& rank, int64_t now_ns) {
   if (rank.records.empty()) return {"nothing yet", "", ""};
   const CallRecord* const now = current(rank);

@@ -1,4 +1,4 @@
-/// Who a rank is as a process, and whether it still runs.
+/// Describes the process of a rank, and tells whether it still runs.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@ namespace cohort::shm {
 
 PeerRecord this_process();
 
-/// True once the process has ended (a zombie has) or its pid belongs to another process. A few microseconds.
+/// Whether the process has ended (zombies have ended) or its pid belongs to another process. Takes a few microseconds.
 bool is_gone(const PeerRecord& peer);
-/// "pid 4711 on node-a"
+/// Returns "pid 4711 on node-a".
 std::string describe(const PeerRecord& peer);
-/// "has ended", or "was killed by signal 9 (SIGKILL)" where the system still tells.
+/// Returns "has ended", or "was killed by signal 9 (SIGKILL)" if the system still knows it.
 std::string how_it_ended(const PeerRecord& peer);
 
-/// True if every rank has a core to itself: by the ranks' affinities together and the smallest cgroup quota.
+/// Whether every rank has a core to itself, given the ranks' affinities together and the smallest cgroup quota.
 bool have_cores_of_their_own(const std::vector<PeerRecord>& ranks);
 
 }  // namespace cohort::shm

@@ -7,7 +7,7 @@ namespace cohort::shm {
 namespace {
 
 constexpr size_t kPage = 4096;
-// So that staging memory can have huge pages where the system gives them.
+// Aligned so that staging memory can use huge pages if the system provides them.
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kSlotsPerRank = 4;
 

@@ -1,8 +1,8 @@
-/// Segment: the memory that the ranks of one group share, and where in it everything is.
+/// Segment: the memory that the ranks of one group share, and the places of its parts.
 ///
-///     header | a block per rank: mailboxes, who it is, its first failure | trace areas | channels | small slots | staging slots
+///     header | a block per rank: mailboxes, process, first failure | trace areas | channels | small slots | staging slots
 ///
-/// Pages come into being when they are first written. Everything starts as zeroes.
+/// Pages are allocated when they are first written. Everything is zero at first.
 #pragma once
 
 #include <sys/types.h>
@@ -19,11 +19,11 @@
 
 namespace cohort::shm {
 
-/// What a rank says in a round. One cache line, so that a small payload arrives with the counter that announces it. The counter's
-/// word is the rank's history: see mix() in call.h.
+/// A rank's message in a round. It is one cache line, so that a small payload arrives together with the counter that announces
+/// it. The counter's word is the rank's history: see mix() in call.h.
 struct alignas(64) Mailbox {
   Counter round;
-  /// What the rank calls: see call.h. Written before `round` is raised, read after; likewise the payload.
+  /// The rank's call: see call.h. Written before `round` is increased, read after it; the same holds for the payload.
   uint64_t signature[2];
   std::byte payload[32];
 
@@ -35,8 +35,8 @@ static_assert(sizeof(Mailbox) == 64);
 struct PeerRecord {
   int32_t pid;
   int32_t tid;
-  uint64_t started_at;    ///< of the process, in clock ticks since boot
-  double quota;           ///< cores that its cgroup allows; 0: no limit
+  uint64_t started_at;    ///< start of the process, in clock ticks since boot
+  double quota;           ///< cores that its cgroup allows; 0 means no limit
   uint64_t affinity[16];  ///< the first 1024 cores
   char host[64];
   ArenaAddress arena;
@@ -44,24 +44,24 @@ struct PeerRecord {
 
 constexpr size_t kFailureTextBytes = 1024;
 
-/// [Note: running ahead] A rank that only gives something small does not wait for those that take it, so ranks need not be in
-/// the same round. None enters round k before all have come to k - kMostAhead, and before it does, it has compared their
-/// histories up to there with its own. So what a rank has said in round k stays until all others have come to k + kMostAhead,
-/// as it is overwritten in k + kRounds; by then they have read and compared it. Staging slots come in two sets, by the round's
-/// parity: who uses them has waited until all had come to the round before.
+/// [Note: running ahead] A rank that only sends something small does not wait for the receivers, so ranks need not be in the same
+/// round. No rank enters round k before all have reached k - kMostAhead, and before it does, it has compared their histories up
+/// to there with its own. So the content of a rank's round k stays until all others have reached k + kMostAhead, as it is
+/// overwritten in k + kRounds; by then they have read and compared it. Staging slots come in two sets, by the round's parity: a
+/// rank that uses them has waited until all had reached the round before.
 constexpr size_t kRounds = 16;
 constexpr uint64_t kMostAhead = 8;
-/// What is small. More would not stay in the caches, over all rounds.
+/// The limit for small messages. More would not stay in the caches, over all rounds.
 constexpr size_t kSmallBytes = size_t{2} << 10;
 
 struct alignas(64) RankBlock {
   /// See Segment::mailbox().
   Mailbox mailboxes[kRounds];
-  /// The round that this rank is about to enter, whatever happens. A hint that orders nothing; see Group::meet_soon().
+  /// The round that this rank is about to enter in any case. A hint that orders nothing; see Group::meet_soon().
   std::atomic<uint64_t> coming;
-  /// kJoined, then kLeft. Partner: Lookouts of the others.
+  /// kJoined, then kLeft. Paired with: Lookouts of the others.
   std::atomic<uint32_t> presence;
-  /// What rank 0 knows of a rank that has not written its record yet; 0: nothing.
+  /// The process id that rank 0 knows of a rank that has not written its record yet; 0 if unknown.
   std::atomic<int32_t> connected_pid;
   PeerRecord peer;
   /// Written before SegmentHeader::failed_rank names this rank.
@@ -76,9 +76,9 @@ struct alignas(64) SegmentHeader {
   int32_t world_size;
   uint64_t num_bytes;
   uint64_t slot_bytes;
-  /// Rank + 1 of the first one that failed; 0: none. Set by compare-exchange, which orders the text before it.
+  /// Rank + 1 of the first rank that failed; 0 if none has. Set with compare-exchange, which orders the text before it.
   std::atomic<uint32_t> failed_rank;
-  /// Of those who sleep until all, or one, have come to a round.
+  /// Wakes ranks that sleep until all, or one, have reached a round.
   Bell bell;
 };
 
@@ -88,13 +88,13 @@ struct Layout {
   size_t slot_bytes = 0;
 
   size_t block_offset(int rank) const;
-  /// What Trace::area_bytes() says, per rank.
+  /// Each rank has Trace::area_bytes().
   size_t trace_offset(int rank) const;
-  /// What Exchange::channel_bytes() says, per ordered pair.
+  /// Each ordered pair has Exchange::channel_bytes().
   size_t channel_offset(int source, int destination) const;
-  /// kSmallBytes for each of kRounds, per rank.
+  /// Each rank has kSmallBytes for each of kRounds.
   size_t small_slot_offset(int rank, uint64_t round) const;
-  /// Four slots per rank: inputs and results, by parity.
+  /// Each rank has four slots: inputs and results, by parity.
   size_t slot_offset(int rank, int slot) const;
   size_t num_bytes() const;
 };
@@ -108,7 +108,7 @@ class Segment {
   RankBlock& block(int rank) const { return *reinterpret_cast<RankBlock*>(base_ + layout_.block_offset(rank)); }
   std::byte* trace_area(int rank) const { return base_ + layout_.trace_offset(rank); }
   std::byte* channel(int source, int destination) const { return base_ + layout_.channel_offset(source, destination); }
-  /// Not one behind the other: what a core fetches beside a line that it reads would be the next one to be written.
+  /// Rounds are not adjacent: a core that prefetches the next line would fetch the one that is written next.
   Mailbox& mailbox(int rank, uint64_t round) const { return block(rank).mailboxes[round * 5 % kRounds]; }
   std::byte* small_slot(int rank, uint64_t round) const { return base_ + layout_.small_slot_offset(rank, round); }
   std::byte* slot(int rank, int slot) const { return base_ + layout_.slot_offset(rank, slot); }

@@ -9,12 +9,12 @@ namespace cohort::shm {
 inline const std::byte* at(const void* memory, size_t offset) { return static_cast<const std::byte*>(memory) + offset; }
 inline std::byte* at(void* memory, size_t offset) { return static_cast<std::byte*>(memory) + offset; }
 
-/// Nothing to do for the same place, nor for no bytes (then the pointers may be null).
+/// Does nothing for the same address, or for no bytes (the pointers may then be null).
 inline void copy_bytes(void* to, const void* from, size_t num_bytes) {
   if (to != from && num_bytes > 0) std::memcpy(to, from, num_bytes);
 }
 
-/// True if part after part of `num_bytes` lies behind each other.
+/// Whether the parts of `num_bytes` each are contiguous in memory.
 inline bool are_adjacent(const void* const* parts, size_t num_bytes, int num_parts) {
   for (int i = 1; i < num_parts; ++i) {
     if (parts[i] != at(parts[0], static_cast<size_t>(i) * num_bytes)) return false;

@@ -14,25 +14,25 @@ namespace cohort::shm {
 
 struct CallOptions {
   std::optional<std::chrono::milliseconds> timeout = {};
-  /// The call's record, from trace().schedule(); 0: the operation makes one.
+  /// The call's record, from trace().schedule(). 0 means that the operation makes one.
   uint64_t trace_id = 0;
-  /// The address in the program that the call came from; null: unknown.
+  /// The address in the program from which the call came. Null if it is unknown.
   const void* call_site = nullptr;
   /// See PurposeTexts.
   uint8_t purpose = 0;
-  /// Nothing else of this rank wants the core that the call runs on, nor does another rank: waiting may keep it for a while.
+  /// Whether the core is free for this call: neither this rank nor another one needs it, so waiting may keep it for a while.
   bool keeps_core = false;
-  /// Asked about every 250 ms while waiting: why the call can never end, or an empty text.
+  /// Called about every 250 ms while waiting. Returns why the call can never end, or an empty text.
   const std::function<std::string()>* find_obstacle = nullptr;
 };
 
-/// A reduction; `factor` is this rank's, for kPremulSum.
+/// A reduction. `factor` is this rank's factor for kPremulSum.
 struct Reduction {
   ReduceOp op = ReduceOp::kSum;
   double factor = 1.0;
 };
 
-/// The tensor that operations act on.
+/// The tensor on which an operation works.
 struct Elements {
   DType dtype = DType::kBytes;
   size_t count = 0;

@@ -1,4 +1,4 @@
-/// Why an operation of the engine did not succeed, as data: the layers above make texts and exceptions of it.
+/// The failure of an operation of the engine, as data; the layers above make texts and exceptions of it.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@ namespace cohort::shm {
 
 using base::Failure;
 
-/// Null: success.
+/// Null means success.
 using Outcome = std::shared_ptr<const Failure>;
 
 inline Outcome fail(Failure failure) { return std::make_shared<const Failure>(std::move(failure)); }

@@ -1,11 +1,11 @@
-/// Place: where some bytes lie in memory that several ranks map.
+/// Place: the position of bytes in memory that several ranks map.
 #pragma once
 
 #include <cstdint>
 
 namespace cohort::shm {
 
-/// In which of the group's regions (from 1; 0: in none; kInArena), and how far from the begin of its rank's part.
+/// The group's region (from 1; 0 means none; or kInArena), and the distance from the begin of its rank's part.
 struct Place {
   static constexpr uint64_t kInArena = ~uint64_t{0};
   uint64_t region = 0;

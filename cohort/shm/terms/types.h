@@ -1,4 +1,4 @@
-/// The words of the shared-memory engine: dtypes, reductions, operations. Bytes and enums only, no LibTorch.
+/// The terms of the shared-memory engine: dtypes, reductions, operations. Bytes and enums only, no LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 
 namespace cohort::shm {
 
-/// What reductions know about elements. Complex numbers are pairs of their real type; other 1-byte types are kBytes.
+/// The element types of reductions. Complex numbers are pairs of their real type; other 1-byte types are kBytes.
 enum class DType : uint8_t {
-  kBytes,  ///< moved, never reduced
+  kBytes,  ///< copied, never reduced
   kBool,   ///< one byte, 0 or 1
   kInt8,
   kUInt8,
@@ -28,7 +28,7 @@ constexpr int kNumDTypes = 14;
 enum class ReduceOp : uint8_t { kNone, kSum, kAvg, kProduct, kMin, kMax, kBand, kBor, kBxor, kPremulSum };
 constexpr int kNumReduceOps = 10;
 
-/// In the order of PyTorch's Backend; the numbers are part of what ranks compare.
+/// In the order of PyTorch's Backend. Ranks compare these numbers.
 enum class OpKind : uint8_t {
   kNone,
   kBarrier,
@@ -42,7 +42,7 @@ enum class OpKind : uint8_t {
   kAllToAll,
   kSend,
   kRecv,
-  kAllocate,  ///< shm_empty
+  kAllocate,  ///< for shm_empty
 };
 constexpr int kNumOpKinds = 13;
 
@@ -52,14 +52,14 @@ constexpr size_t size_of(DType dtype) {
 }
 constexpr bool is_float(DType dtype) { return dtype >= DType::kFloat16; }
 
-/// "float32", "uint8"; PyTorch's names.
+/// Returns PyTorch's names: "float32", "uint8".
 const char* name_of(DType dtype);
-/// "SUM"; "" for kNone.
+/// Returns "SUM"; "" for kNone.
 const char* name_of(ReduceOp op);
-/// "all_reduce".
+/// Returns "all_reduce".
 const char* name_of(OpKind kind);
 
-/// False: floats have no bits to combine, bools no average, bytes no arithmetic.
+/// Returns false for bitwise operations on floats, averages of bools, and arithmetic on bytes.
 bool can_reduce(DType dtype, ReduceOp op);
 
 }  // namespace cohort::shm

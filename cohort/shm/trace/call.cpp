@@ -10,7 +10,7 @@ namespace {
 constexpr uint64_t kSharedBit = uint64_t{1} << 24;
 constexpr int kPurposeShift = 25;
 constexpr uint64_t kPurposeBits = uint64_t{31} << kPurposeShift;
-// What may differ between ranks.
+// The bits that may differ between ranks.
 constexpr uint64_t kOwnBits = kSharedBit | kPurposeBits;
 
 uint8_t purpose_in(uint64_t word) { return static_cast<uint8_t>((word & kPurposeBits) >> kPurposeShift); }
@@ -46,7 +46,7 @@ bool agree(const Signature& a, const Signature& b) {
   return ((a.words[0] ^ b.words[0]) & ~kOwnBits) == 0 && a.words[1] == b.words[1];
 }
 
-// Multiplications by odd numbers lose nothing, and the upper half of a product depends on all bits below it.
+// Multiplying by odd numbers loses no information, and the upper half of a product depends on all bits below it.
 uint32_t mix(uint32_t history, const Signature& signature) {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
   auto state = (history ^ (signature.words[0] & ~kOwnBits)) * kOdd;

@@ -23,7 +23,7 @@ std::string demangle(const char* name) {
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-/// The loader calls the main program by its argv[0], which need not be its name.
+/// The loader names the main program by its argv[0], which need not be its file's name.
 std::string module_name(const Dl_info& info, const link_map* module) {
   if (module != nullptr && module->l_name[0] != '\0') return file_name(module->l_name);
   std::error_code error;
@@ -47,7 +47,7 @@ std::string describe_call_site(const void* return_address) {
 }
 
 CallSites::Entry& CallSites::find(const void* address) {
-  // Call instructions lie some bytes apart: a multiplicative hash spreads them.
+  // Call instructions are some bytes apart; a multiplicative hash spreads them.
   size_t place = (reinterpret_cast<uintptr_t>(address) * 0x9e3779b97f4a7c15ULL) >> 56;
   for (;; place = (place + 1) % kEntries) {
     const void* const found = entries_[place].address.load(std::memory_order_acquire);

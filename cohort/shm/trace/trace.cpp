@@ -26,21 +26,21 @@ bool is_switched_on() {
   return !size || !*size || **size > 0;
 }
 
-// An id is the number within its ring, and which ring it is in the lowest bit.
+// An id is the number within its ring, with the kind of ring in the lowest bit.
 uint64_t make_id(uint64_t number, bool is_point_to_point) { return number << 1 | uint64_t{is_point_to_point}; }
 uint64_t number_of(uint64_t id) { return id >> 1; }
 TraceWords& words_of(TraceArea& area, uint64_t id) {
   return ((id & 1) != 0 ? area.point_to_point : area.collectives).at(number_of(id));
 }
 
-/// Takes the ring's next number and record. A record that a thread still writes after 512 others were made is passed over.
+/// Takes the ring's next number and record. Skips a record that a thread still writes after 512 others were made.
 uint64_t claim_next(TraceRing& ring) {
-  // Several threads may begin with the same number, and num_records may fall behind: the version tells who was first.
+  // Several threads may begin with the same number, and num_records may be too small: the version decides who was first.
   for (uint64_t number = ring.num_records.load(std::memory_order_relaxed) + 1;; ++number) {
     std::atomic<uint64_t>& version = ring.at(number).version;
     uint64_t found = version.load(std::memory_order_relaxed);
     if ((found & 1) != 0 || found >= 2 * number) continue;
-    // Acquire: the last writer's words come before ours. The claim itself reaches readers with the first word they see.
+    // Acquire: the last writer's words come before this writer's. The claim itself reaches readers with the first word they see.
     if (!version.compare_exchange_strong(found, 2 * number + 1, std::memory_order_acq_rel)) continue;
     ring.num_records.store(number, std::memory_order_relaxed);
     return number;
@@ -105,7 +105,7 @@ void Trace::complete(uint64_t id) { finish(id, false); }
 void Trace::fail(uint64_t id) { finish(id, true); }
 
 // A thread that sleeps before the store while 512 others are made leaves its mark on a younger record, which then looks
-// unfinished: readers see that the mark is not its own. That is rarer than what it would cost to exclude it.
+// unfinished: readers see that the mark belongs to another record. This is too rare to justify the cost of excluding it.
 void Trace::finish(uint64_t id, bool has_failed) {
   TraceWords& words = words_of(area_, id);
   if (words.version.load(std::memory_order_relaxed) != 2 * number_of(id)) return;

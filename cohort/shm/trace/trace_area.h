@@ -2,16 +2,16 @@
 /// writes it, and report/read_trace.cpp, which reads it from any process, at any time.
 ///
 /// [Note: reading while others write]
-/// A record is twelve words, all atomic. `version` is 2 * number + 1 while the record with that number is being written, and
-/// 2 * number once it is whole; it only grows. A writer claims a record by compare-exchange, so that one thread writes at a
-/// time, and stores the words with release; a reader loads version, the words with acquire, then version again. If any word
-/// came from a later writer, reading it made that writer's claim visible, so the second version differs: equal and even
-/// versions mean one record. A writer that dies in between leaves an odd version, and the reader passes over that record.
+/// A record is twelve words, all atomic. `version` is 2 * number + 1 while the record with that number is being written, and 2 *
+/// number once it is complete; it only increases. A writer claims a record with compare-exchange, so that one thread writes at a
+/// time, and stores the words with release; a reader loads version, the words with acquire, then version again. If any word came
+/// from a later writer, reading it made that writer's claim visible, so the second version differs: equal and even versions mean
+/// one record. A writer that dies in between leaves an odd version, and the reader skips that record.
 ///
-/// `started` and `finished` come later, from other threads. Each is one word which says itself what it belongs to
-/// (TimeMark), so they need no claim: a thread so late that its record has been replaced writes a mark which nobody takes for
-/// the new record's. It may overwrite the new record's own mark; then that record looks unfinished until it is replaced. This
-/// takes 512 operations between two instructions of that thread.
+/// `started` and `finished` come later, from other threads. Each is one word that says which record it belongs to (TimeMark), so
+/// they need no claim: a thread so late that its record has been replaced writes a mark that no reader takes for the new record's
+/// mark. It may overwrite the new record's own mark; that record then looks unfinished until it is replaced. This needs 512
+/// operations between two instructions of that thread.
 ///
 /// Words are in nanoseconds of CLOCK_MONOTONIC, which is one clock for all processes of a host.
 #pragma once
@@ -32,7 +32,7 @@ struct TraceWords {
   std::atomic<uint64_t> created_ns;
   std::atomic<uint64_t> started;     ///< TimeMark
   std::atomic<uint64_t> finished;    ///< TimeMark
-  std::atomic<uint64_t> num_others;  ///< how many the other ring had got at that time
+  std::atomic<uint64_t> num_others;  ///< the number of the other ring's records at that time
   std::atomic<uint64_t> num_inputs;
   std::atomic<uint64_t> num_outputs;
   std::atomic<uint64_t> timeout_ms;
@@ -44,7 +44,7 @@ struct TraceWords {
 static_assert(sizeof(TraceWords) == 96 && std::atomic<uint64_t>::is_always_lock_free);
 
 struct TraceRing {
-  /// How many there were, or some less while threads take numbers.
+  /// The number of records, or somewhat less while threads take numbers.
   alignas(64) std::atomic<uint64_t> num_records;
   alignas(64) std::array<TraceWords, kTraceRing> records;
 
@@ -55,15 +55,15 @@ struct TraceRing {
 struct TraceArea {
   TraceRing collectives;
   TraceRing point_to_point;
-  /// Texts below this are whole and stay as they are. Written with release after the text, partner: readers.
+  /// Texts below this index are complete and constant. Written with release after the text. Paired with: readers.
   alignas(64) std::atomic<uint32_t> num_call_sites;
-  /// Ends with a zero. Records count them from 1; 0 is unknown, kManyCallSites one that found no place.
+  /// Each ends with a zero. Records count them from 1; 0 means unknown, kManyCallSites a text for which there was no space.
   std::array<std::array<char, kCallSiteBytes>, kCallSiteTexts> call_sites;
 };
 constexpr uint8_t kManyCallSites = 255;
 
-/// When a record was started or finished: a set bit, whether it failed, 14 bits that tell the ring's turns apart, and 48 bits
-/// (78 hours) of nanoseconds since the record was made.
+/// The time when a record was started or finished: a set bit, whether it failed, 14 bits that distinguish the ring's turns, and
+/// 48 bits (78 hours) of nanoseconds since the record was made.
 struct TimeMark {
   static constexpr uint64_t kMaxNanoseconds = (uint64_t{1} << 48) - 1;
 

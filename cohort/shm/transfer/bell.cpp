@@ -11,7 +11,7 @@
 namespace cohort::shm {
 
 void Bell::wake() {
-  // Before the wake-up: a sleeper that has not reached the kernel yet finds another number and does not sleep.
+  // Before the wake-up, so that a sleeper that has not reached the kernel yet finds another number and does not sleep.
   num_rings.fetch_add(1, std::memory_order_seq_cst);
   // The memory is shared between processes, so not FUTEX_PRIVATE_FLAG.
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&num_rings), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
@@ -29,7 +29,7 @@ void Bell::sleep(uint32_t rings_seen, std::chrono::nanoseconds limit) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&num_rings), FUTEX_WAIT, rings_seen, &duration, nullptr, 0);
 }
 
-// Relaxed: a ringer that still sees the sleeper makes one system call too many.
+// Relaxed: a ringer that still sees the sleeper makes one unnecessary system call.
 void Bell::end_sleep() { num_sleepers.fetch_sub(1, std::memory_order_relaxed); }
 
 }  // namespace cohort::shm

@@ -33,16 +33,17 @@ MessageHeader loaded(const Offer& offer) {
   return header;
 }
 
-// In the word `accepted`, beside the number.
+// A bit of the word `accepted`, beside the number.
 constexpr uint64_t kJointBit = 1;
 
-// Stores, so that the reader sees everything written before, and wakes it if it sleeps.
+// Stores the value, so that the reader sees everything written before, and wakes the reader if it sleeps.
 void announce_to(std::atomic<uint64_t>& word, uint64_t value, Bell& bell) {
   word.store(value, std::memory_order_seq_cst);
   bell.ring();
 }
 
-// Two chunks at least, so that the receiver copies one while the sender copies the next, but no small ones: each is handed over.
+// At least two chunks, so that the receiver copies one while the sender copies the next, but no small ones, because each chunk
+// has a cost.
 size_t bytes_of_chunk(size_t num_bytes, size_t num_done) {
   constexpr size_t kLeast = size_t{16} << 10;
   constexpr size_t kUnit = size_t{4} << 10;
@@ -53,7 +54,7 @@ size_t bytes_of_chunk(size_t num_bytes, size_t num_done) {
 }  // namespace
 
 struct ChannelMemory {
-  // The receiver's. On lines of their own, so that each end polls lines that change only for its sake.
+  // The receiver's words. They are on lines of their own, so that each end polls lines that only the other end changes.
   alignas(64) std::atomic<uint64_t> accepted;
   std::atomic<uint64_t> num_consumed;
   std::atomic<uint64_t> num_taken;
@@ -61,17 +62,17 @@ struct ChannelMemory {
   std::atomic<uint64_t> target_region;
   std::atomic<uint64_t> target_offset;
   alignas(64) std::atomic<uint64_t> num_released;
-  // The sender's.
+  // The sender's words.
   alignas(64) std::atomic<uint64_t> num_produced;
   std::atomic<uint64_t> num_taken_seen;
   JointCopyMemory joint;
-  // The receiver's, written once; is_refused after the rest.
+  // The receiver's words, written once; is_refused after the others.
   alignas(64) std::atomic<uint64_t> is_refused;
   StoredHeader refused;
   uint64_t expected_bytes;
   uint8_t expected_dtype;
 
-  // The receiver's: what num_taken counts, the last ones.
+  // The receiver's list of the last messages that num_taken counts.
   alignas(64) uint64_t taken[kNumOffers];
   Offer offers[kNumOffers];
   alignas(4096) std::byte ring[kNumChunks * kChunkBytes];
@@ -86,7 +87,7 @@ size_t channel_memory_bytes() { return sizeof(ChannelMemory); }
 ChannelSource::ChannelSource(std::byte* memory, Bell* receiver_bell)
     : memory_(reinterpret_cast<ChannelMemory*>(memory)), bell_(receiver_bell) {}
 
-// Damaged memory may claim more than was offered; then the difference is huge and there is no room.
+// Damaged memory may claim more than was offered; the difference is then huge and there is no room.
 bool ChannelSource::has_room() const { return num_offered_ - memory_->num_released.load() < kNumOffers; }
 
 uint64_t ChannelSource::offer(const MessageHeader& header, const void* data) {
@@ -170,7 +171,7 @@ JointCopyMemory& ChannelDestination::joint() const { return memory_->joint; }
 
 size_t ChannelDestination::consume(std::byte* data, size_t num_bytes, size_t num_done) {
   const auto begin = num_done;
-  // Damaged memory may claim more chunks than the ring holds: they are read all the same, from the ring and no further.
+  // Damaged memory may claim more chunks than the ring holds; this reads only as many as the ring has.
   const auto end = num_consumed_ + kNumChunks;
   while (num_done < num_bytes && num_consumed_ != end && memory_->num_produced.load() != num_consumed_) {
     const auto size = bytes_of_chunk(num_bytes, num_done);

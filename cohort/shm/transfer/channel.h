@@ -1,17 +1,17 @@
-/// Channel: how one rank hands messages to one other rank.
+/// Channel: passes messages from one rank to another.
 ///
 ///     receiver's words | sender's words | joint copy | refusal | numbers taken | 32 offers with 224 bytes each | ring of chunks
 ///
-/// The sender offers messages in order, numbered from 1: number n lies in offer (n - 1) % 32. Messages of up to kInlineBytes
-/// travel inside their offer. Of the larger ones the receiver accepts one at a time: that one streams through the ring, or, if
-/// it lies where both ranks reach it, is copied to its place at once (joint_copy.h), and noted as taken.
+/// The sender offers messages in order, numbered from 1: number n is in offer (n - 1) % 32. Messages of up to kInlineBytes are
+/// inside their offer. Of the larger ones the receiver accepts one at a time: that message is streamed through the ring, or, if
+/// it is in memory that both ranks reach, copied directly to its place (joint_copy.h) and noted as taken.
 ///
 ///     sender    offer 1 (4 B), offer 2 (1 MiB)                      chunk chunk . chunk ...
 ///     receiver                      takes 1, releases, accepts 2          takes chunk, chunk ...
 ///
-/// Every word has one writer. Its partner is the other end, which loads it: each store publishes the plain bytes written
-/// before it. All are sequentially consistent, more than publishing needs, because a store is also one half of the agreement
-/// with a sleeping reader (see Bell). Nothing read from here is believed beyond the bounds of this process's own memory.
+/// Every word has one writer, and is paired with the other end, which loads it: each store publishes the plain bytes written
+/// before it. All are sequentially consistent, more than publishing needs, because a store is also one half of the protocol with
+/// a sleeping reader (see Bell). Everything read from here is checked against the bounds of this process's own memory.
 ///
 /// Thread-safety: each end belongs to one thread at a time.
 #pragma once
@@ -31,31 +31,31 @@ namespace cohort::shm {
 constexpr uint64_t kNumOffers = 32;
 constexpr size_t kInlineBytes = 224;
 constexpr uint64_t kNumChunks = 2;
-/// The largest; messages of less than 128 KiB go in smaller ones.
+/// The largest chunk. Messages of less than 128 KiB use smaller ones.
 constexpr size_t kChunkBytes = size_t{64} << 10;
 
-/// What a message says about itself.
+/// The description of a message.
 struct MessageHeader {
   uint64_t num_bytes = 0;
   int32_t tag = 0;
   DType dtype = DType::kBytes;
-  /// Of one that is not inline: where it lies, if the receiver may read it there.
+  /// The place of a message that is not inline, if the receiver may read it there.
   Place place = {};
   bool is_inline() const { return num_bytes <= kInlineBytes; }
 };
 
-/// A message that the receiver did not take because it waits for another size or dtype.
+/// A message that the receiver refused because it waits for another size or dtype.
 struct Refusal {
   MessageHeader sent;
   uint64_t expected_bytes = 0;
   DType expected_dtype = DType::kBytes;
 };
 
-/// The message that the receiver takes.
+/// The message that the receiver accepts.
 struct Accepted {
-  uint64_t number = 0;  ///< 0: none yet
+  uint64_t number = 0;  ///< 0 means none yet
   bool is_joint = false;
-  /// Where it goes, if the sender may write there.
+  /// The destination, if the sender may write there.
   Place target = {};
 };
 
@@ -66,23 +66,23 @@ size_t channel_memory_bytes();
 /// The source's end.
 class ChannelSource {
  public:
-  /// `receiver_bell` is rung after every change.
+  /// Rings `receiver_bell` after every change.
   ChannelSource(std::byte* memory, Bell* receiver_bell);
 
   bool has_room() const;
-  /// Requires has_room(). Returns the message's number. An inline message is copied now.
+  /// Offers a message and returns its number. Requires has_room(). Copies an inline message now.
   uint64_t offer(const MessageHeader& header, const void* data);
-  /// Once a later message is accepted, the target may be that one's.
+  /// Returns the accepted message. Once a later message is accepted, the target may be that message's.
   Accepted accepted() const;
-  /// Copies chunks of the accepted message, from byte `num_done` on, while there is room and not more than the ring holds.
-  /// Returns their bytes.
+  /// Copies chunks of the accepted message, from byte `num_done` on, while there is space, and at most as many as the ring holds.
+  /// Returns the number of bytes.
   size_t produce(const std::byte* data, size_t num_bytes, size_t num_done);
-  /// The number of the next message that has been taken from where it lies; 0: none.
+  /// Returns the number of the next message that was copied directly; 0 if there is none.
   uint64_t next_taken();
   JointCopyMemory& joint() const;
-  /// After a change of joint().
+  /// Rings the bell. Call it after a change of joint().
   void ring() { bell_->ring(); }
-  /// The first one.
+  /// Returns the first refusal.
   std::optional<Refusal> refusal() const;
 
  private:
@@ -98,25 +98,26 @@ class ChannelDestination {
  public:
   ChannelDestination(std::byte* memory, Bell* sender_bell);
 
-  /// The next message not yet seen; its number is num_seen() afterwards.
+  /// Returns the next message not yet seen; its number is num_seen() afterwards.
   std::optional<MessageHeader> next();
   uint64_t num_seen() const { return num_seen_; }
-  /// The bytes of an inline message. Requires: seen, not released, num_bytes <= kInlineBytes.
+  /// Reads the bytes of an inline message. Requires that it was seen and not released, and num_bytes <= kInlineBytes.
   void read_inline(uint64_t number, void* data, size_t num_bytes) const;
-  /// The sender may overwrite all offers up to this one.
+  /// Lets the sender overwrite all offers up to this one.
   void release(uint64_t number);
   uint64_t num_released() const { return num_released_; }
-  /// Lets the sender stream this message, or help to copy it. Requires that the one accepted before has been consumed or taken.
+  /// Lets the sender stream this message, or help to copy it. Requires that the previously accepted one has been consumed or
+  /// taken.
   void accept(const Accepted& message);
-  /// False: the sender has not seen yet what was noted. Such messages can be streamed.
+  /// Returns false while the sender has not seen the messages noted before. Messages can then be streamed.
   bool can_note_taken() const;
   /// Tells the sender that this message has been taken. Requires can_note_taken() when it was accepted.
   void note_taken(uint64_t number);
   JointCopyMemory& joint() const;
-  /// Copies what lies in the ring of the accepted message, to byte `num_done` and on, not more than the ring holds. Returns
-  /// how many bytes.
+  /// Copies chunks of the accepted message from the ring to byte `num_done` and on, at most as many as the ring holds. Returns
+  /// the number of bytes.
   size_t consume(std::byte* data, size_t num_bytes, size_t num_done);
-  /// The first refusal counts.
+  /// Refuses a message. Only the first refusal counts.
   void refuse(const Refusal& refusal);
 
  private:

@@ -23,12 +23,12 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kSlice{50};
 constexpr milliseconds kObstacleInterval{250};
-/// How long nobody may wait before the helper thread takes over.
+/// The time without a waiting thread after which the helper thread takes over.
 constexpr milliseconds kGrace{1};
-/// After so long without new transfers the helper thread no longer looks every millisecond.
+/// The time without new transfers after which the helper thread no longer checks every millisecond.
 constexpr milliseconds kQuiet{100};
 
-/// Traffic, shared by the threads of a rank: those that wait move it on, else a helper thread.
+/// Traffic shared by the threads of a rank: waiting threads advance it, else a helper thread does.
 class SharedExchange final : public Exchange {
  public:
   explicit SharedExchange(const ExchangeOptions& options);
@@ -57,19 +57,20 @@ class SharedExchange final : public Exchange {
   const Patience patience_;
   Bell& bell_;
 
-  std::mutex mutex_;  ///< guards the next six
+  std::mutex mutex_;  ///< guards the next six members
   Traffic traffic_;
   Clock::time_point last_look_;
-  Clock::time_point last_post_;  ///< when a transfer was last left to itself
+  Clock::time_point last_post_;  ///< when a transfer was last left to the helper
   bool is_helper_idle_ = false;
   std::thread helper_;
   std::condition_variable helper_call_;
 
-  // The sleeper's half of the agreement with ring() holds for these too: they are stored before ringing, and looked at after
+  // The sleeper's half of the protocol with ring() holds for these, too: they are stored before ringing, and checked after
   // begin_sleep(), all sequentially consistent.
-  std::atomic<bool> is_ending_ = false;    ///< partner: the helper
-  std::atomic<bool> should_look_ = false;  ///< set by interrupt(); partner: whoever looks next, and takes it back
-  /// Threads in wait(). Partner: the helper, which keeps out of their way; that it sees a change late does no harm.
+  std::atomic<bool> is_ending_ = false;  ///< paired with: the helper
+  std::atomic<bool> should_look_ =
+      false;  ///< set by interrupt(); paired with: the next thread that checks, which resets it
+  /// The number of threads in wait(). Paired with: the helper, which stays out of their way; seeing a change late does no harm.
   std::atomic<int> num_waiters_ = 0;
 };
 
@@ -112,7 +113,8 @@ TransferPtr SharedExchange::post(Kind kind, void* data, Elements elements, int p
   return transfer;
 }
 
-// Something was left to itself. The helper looks soon, if it is not asleep, and takes over if nobody waits by then.
+// Called when a transfer was left without a waiting thread. The helper checks soon, unless it sleeps, and takes over if nobody
+// waits by then.
 void SharedExchange::call_helper() {
   last_post_ = Clock::now();
   if (!helper_.joinable()) helper_ = std::thread([this] { help(); });
@@ -144,15 +146,15 @@ bool SharedExchange::wait_for_sends(milliseconds limit) {
   return !has_sends();
 }
 
-// Spins, yields, sleeps, and starts over whenever something has moved.
+// Spins, yields, sleeps, and starts over whenever a transfer has advanced.
 template <class IsOver>
 void SharedExchange::drive(const IsOver& is_over, PendingTransfer* target, std::optional<Clock::time_point> limit) {
   constexpr int kStepsPerLook = 4096;
   int pauses_left = patience_.num_pauses;
-  Clock::time_point yields_end;  // once all pauses are spent
+  Clock::time_point yields_end;  // set once all pauses are over
   std::optional<Clock::time_point> next_question;
   for (int num_steps = 1; !is_over(); ++num_steps) {
-    // A stream that never pauses must not keep this rank from looking.
+    // Transfers that never pause must not keep this rank from checking its peers.
     if (num_steps % kStepsPerLook == 0) {
       num_steps = 0;
       look_after();
@@ -171,7 +173,7 @@ void SharedExchange::drive(const IsOver& is_over, PendingTransfer* target, std::
   }
 }
 
-// Returns true if something has moved. If another thread is at it, this one need not.
+// Returns true if a transfer has advanced. Does nothing if another thread is at it.
 bool SharedExchange::step() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   return lock.owns_lock() && traffic_.progress();
@@ -184,8 +186,8 @@ void SharedExchange::sleep(const IsOver& is_over, std::optional<Clock::time_poin
   auto until = Clock::now() + kSlice;
   if (limit) until = std::min(until, *limit);
   {
-    // What changes after this rings the bell: peers read num_sleepers after their store; threads of this rank end transfers
-    // with the lock held, either before this, then is_over() sees it, or after, then they see the sleeper.
+    // Any later change rings the bell: peers read num_sleepers after their store; threads of this rank end transfers with the
+    // lock held, either before this, so is_over() sees it, or after, so they see the sleeper.
     const std::lock_guard lock(mutex_);
     has_moved = traffic_.progress();
     until = std::min(until, traffic_.next_deadline());
@@ -205,7 +207,7 @@ void SharedExchange::look_after() {
   traffic_.end_overdue(now);
 }
 
-// Without the lock, because the function is the caller's.
+// Called without the lock, because the function is the caller's.
 void SharedExchange::ask_for_obstacle(PendingTransfer& target, std::optional<Clock::time_point>& next) {
   const auto now = Clock::now();
   const bool is_due = next && now >= *next;
@@ -228,7 +230,7 @@ bool SharedExchange::is_idle() {
   return traffic_.num_pending() == 0;
 }
 
-// While transfers come, the helper looks every millisecond, so that posting one need not wake it.
+// While transfers arrive, the helper checks every millisecond, so that posting one need not wake it.
 void SharedExchange::help() {
   std::unique_lock lock(mutex_);
   while (!is_ending_.load()) {

@@ -1,19 +1,19 @@
 /// Exchange: sends and receives between the ranks of a group, matched by tag.
 ///
-/// A receive takes the oldest message with its tag from its source; other tags may overtake, and a receive from any source
-/// takes turns. Message and receive must agree in dtype and size, else both sides fail with kMismatch.
+/// A receive takes the oldest message with its tag from its source; messages with other tags may overtake, and a receive from any
+/// source serves the sources in turn. Message and receive must agree in dtype and size; otherwise both sides fail with kMismatch.
 ///
-/// A send is done when nobody needs its memory any more. Messages of up to 224 bytes: while the receiver has not more than 31
-/// older ones lying there. Longer ones: when the receiver has taken all but the last 128 KiB. Those of more than 16 KiB, if
-/// `regions` says that one of the two reaches the other's memory: when the receiver has taken all; they are copied once, by
-/// both (joint_copy.h).
+/// A send is done when its memory is not needed any more. A message of up to 224 bytes is done at once, as long as the receiver
+/// has at most 31 older ones waiting. A longer one is done when the receiver has received all but the last 128 KiB. If a message
+/// has more than 16 KiB and `regions` says that one of the two ranks reaches the other's memory, it is copied once, by both ranks
+/// (joint_copy.h), and is done when all of it has been received.
 ///
-/// The memory given to send() and receive() must stay until is_done(), and is not touched afterwards, with one exception: a
-/// sender that was stopped while the receiver gave up may still write one block of 32 KiB into what was to be received. That
-/// memory goes into quarantine (Arena::quarantine). A receiver that was stopped while the sender gave up never reports success.
+/// The memory given to send() and receive() must stay valid until is_done(), and is not used afterwards, with one exception: a
+/// sender that was stopped while the receiver gave up may still write one block of 32 KiB to the receive's memory. That memory
+/// goes into quarantine (Arena::quarantine). A receiver that was stopped while the sender gave up never reports success.
 ///
-/// Time-outs count from the call. A transfer that failed in the middle, or a mismatch, parts the two ranks: later transfers
-/// between them fail with the same cause. Others go on, unless Neighbours says that the group has failed.
+/// Timeouts count from the call. After a mismatch, or a failure in the middle of a transfer, later transfers between the two
+/// ranks fail with the same cause. Other transfers go on, unless Neighbours says that the group has failed.
 #pragma once
 
 #include <chrono>
@@ -30,14 +30,14 @@
 
 namespace cohort::shm {
 
-/// One send or receive under way. Thread-safe. May outlive the Exchange: it is done by then.
+/// One send or receive. Thread-safe. May outlive the Exchange; it is then done.
 class Transfer {
  public:
   virtual ~Transfer() = default;
   virtual bool is_done() const = 0;
-  /// Null while running and after success.
+  /// Returns the failure. Null while running and after success.
   virtual Outcome failure() const = 0;
-  /// Who sent it, once a receive from any rank is done.
+  /// Returns the sender, once a receive from any rank is done.
   virtual int source() const = 0;
 };
 using TransferPtr = std::shared_ptr<Transfer>;
@@ -47,37 +47,37 @@ class Exchange {
   static constexpr int kAnySource = -1;
   static size_t channel_bytes();
 
-  /// What is pending fails with kAborted. Requires that no thread is in a function of this object.
+  /// Lets pending transfers fail with kAborted. Requires that no thread is in a function of this object.
   virtual ~Exchange() = default;
-  /// Any thread. The memory must stay until the transfer is done. Transfers progress while somebody waits and in a
-  /// background thread that starts with the first transfer which is not done at once, and helps when nobody has waited for
-  /// about 1 ms.
+  /// Starts a transfer. Any thread. The memory must stay valid until the transfer is done. Transfers make progress while a thread
+  /// waits, and in a background thread, which starts with the first transfer that is not done at once, and helps if no thread has
+  /// waited for about 1 ms.
   virtual TransferPtr send(const void* data, Elements elements, int destination, int tag,
                            const CallOptions& options = {}) = 0;
   virtual TransferPtr receive(void* data, Elements elements, int source, int tag, const CallOptions& options = {}) = 0;
-  /// Blocks until done, failed, or (with a limit) the limit is over: then returns false.
+  /// Blocks until the transfer is done or has failed. Returns false if the limit (if given) is over before.
   virtual bool wait(const TransferPtr& transfer, std::optional<std::chrono::milliseconds> limit = {}) = 0;
 
-  /// Blocks until no send is pending, or the limit is over: then returns false. Receives are left as they are.
+  /// Blocks until no send is pending. Returns false if the limit is over before. Leaves receives as they are.
   virtual bool wait_for_sends(std::chrono::milliseconds limit) = 0;
 
-  /// Makes a waiting thread ask Neighbours at once, not after the next slice of sleep. Any thread, also from Neighbours.
+  /// Makes a waiting thread ask Neighbours at once instead of after its current sleep. Any thread, also from Neighbours.
   virtual void interrupt() = 0;
 };
 
-/// What an exchange wants to know about its group. Any thread; called with the exchange locked, so only interrupt() may be
-/// called from here.
+/// The exchange's view of its group. Any thread; called with the exchange locked, so only interrupt() may be called from here.
 class Neighbours {
  public:
   virtual ~Neighbours() = default;
-  /// Why this rank can do no more: the group has failed, or abort(). Asked for every transfer, so it should cost little.
+  /// Returns why this rank can do nothing more: the group has failed, or abort() was called. Called for every transfer, so it
+  /// must be cheap.
   virtual Outcome failure() = 0;
-  /// Asked about every 50 ms while waiting. Of a peer: why it will neither send nor receive: its process is gone, or it has
-  /// left. What it had sent before is received all the same.
+  /// Called about every 50 ms while waiting. Returns why `peer` will neither send nor receive: its process has ended, or it has
+  /// left. Messages that it has sent before are still received.
   virtual Outcome look(int peer) = 0;
-  /// "rank 2 (pid 4711 on node-a)", to be named by a time-out; empty: nothing is known of it.
+  /// Returns "rank 2 (pid 4711 on node-a)" for timeouts; empty if nothing is known of it.
   virtual std::string describe(int /*peer*/) const { return {}; }
-  /// A transfer failed for another reason than a wrong argument or those given by Neighbours.
+  /// Reports that a transfer failed for a reason other than a wrong argument or a failure of Neighbours.
   virtual void report(const Outcome&) {}
 };
 
@@ -89,12 +89,12 @@ struct ExchangeOptions {
   int world_size = 1;
   Patience patience = {};
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  /// channel_bytes() of zeroed memory for each ordered pair, aligned to 4 KiB, the same on all ranks; that of a rank to
-  /// itself holds its bell.
+  /// Returns channel_bytes() of zeroed memory for each ordered pair, aligned to 4 KiB, the same on all ranks. The channel of a
+  /// rank to itself has its bell.
   std::function<std::byte*(int source, int destination)> channel;
-  /// What failures call the ranks: GroupOptions::global_ranks. Empty: by their numbers.
+  /// The numbers of the ranks in failures: GroupOptions::global_ranks. If empty, the ranks in the group are used.
   std::vector<int> global_ranks = {};
-  /// Where the ranks' tensors may lie so that the others reach them. May be null; must outlive the exchange.
+  /// The memory of tensors that other ranks can reach. May be null; must outlive the exchange.
   const Regions* regions = nullptr;
   /// Must outlive the exchange.
   Neighbours* neighbours = nullptr;

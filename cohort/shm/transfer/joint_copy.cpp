@@ -8,8 +8,8 @@
 namespace cohort::shm {
 namespace {
 
-// What the word says: the message, and how many blocks its ends have claimed, the receiver from the front, the sender from the
-// back. So each end copies much the same part of a tensor each time, and has few of the other's pages to map.
+// The content of the word: the message's number, and how many blocks its ends have claimed, the receiver from the front, the
+// sender from the back. So each end copies about the same part of a tensor each time, and maps few of the other's pages.
 struct Claims {
   uint64_t number = 0;
   uint64_t front = 0;
@@ -19,10 +19,10 @@ struct Claims {
 
 constexpr int kCountBits = 24;
 constexpr uint64_t kMostBlocks = (uint64_t{1} << kCountBits) - 2;
-// In the place of `front`.
+// A value of `front`.
 constexpr uint64_t kTaken = kMostBlocks + 1;
 constexpr uint64_t kClosed = ~uint64_t{0};
-// Of the number: more than there can be messages while an end is stopped.
+// The number's bits: more than the messages that are possible while an end is stopped.
 constexpr uint64_t kNumberBits = (uint64_t{1} << (64 - 2 * kCountBits)) - 1;
 
 uint64_t word_of(const Claims& claims) {
@@ -33,7 +33,8 @@ Claims claims_in(uint64_t word) {
   return {word >> (2 * kCountBits), word & kCount, word >> kCountBits & kCount};
 }
 
-// The system maps up to 16 pages of another process's tensor at once for the first access if that reads, and one if it writes.
+// For the first access to another process's tensor the system maps up to 16 pages at once if it is a read, and one page if it is
+// a write.
 void map_pages(const std::byte* memory, size_t num_bytes) {
   const volatile std::byte* const bytes = memory;
   static_cast<void>(bytes[0]);
@@ -47,7 +48,7 @@ bool JointCopy::suits(size_t num_bytes) { return num_bytes > kMostStreamed && nu
 JointCopy::JointCopy(JointCopyMemory& memory, End end, uint64_t number, Way way)
     : memory_(memory), end_(end), number_(number & kNumberBits), way_(std::move(way)) {}
 
-// Between two messages nobody but this end changes the word, unless the sender closes it.
+// Between two messages only this end changes the word, unless the sender closes it.
 bool JointCopy::begin() {
   num_given_before_ = memory_.num_given.load();
   auto before = memory_.claims.load();
@@ -103,7 +104,7 @@ bool JointCopy::take() {
   return memory_.claims.compare_exchange_strong(all, word_of({number_, kTaken}));
 }
 
-// A sender that has closed the word is not within a block.
+// A sender that has closed the word is not copying a block.
 bool JointCopy::close() {
   const auto word = memory_.claims.exchange(kClosed);
   return is_open(word) && claims_in(word).back != num_given();

@@ -1,15 +1,16 @@
-/// JointCopy: a message that is copied once, from where it lies to where it goes, by both of its ranks.
+/// JointCopy: copies a message once, directly from its source to its destination, by both of its ranks.
 ///
-/// Each end maps the other's memory. They claim block after block by compare-exchange on one word, and copy what they have
-/// claimed. So the faster one copies more, and a sender that has no time copies nothing. An end that cannot reach
-/// the other's memory leaves all to the other.
+/// Each end maps the other's memory. Both claim block after block with compare-exchange on one word, and copy what they have
+/// claimed. So the faster one copies more, and a sender that is busy copies nothing. An end that cannot reach the other's memory
+/// leaves all blocks to the other.
 ///
 ///     claims     nothing | message 7, 0 blocks ... message 7, all blocks | message 7, taken | message 9, 0 blocks ...
 ///                                                        closed, from any of them, for ever
 ///
-/// Either end may give the message up, and use its memory for something else from then on. It closes the word first. What the
-/// other copies after that counts for nothing: it claims no more blocks, and a message is taken by changing the same word, so
-/// one that was given up never is. A sender that was stopped may still write the one block that it had claimed: close() tells.
+/// Either end may give up the message, and use its memory for something else from then on. It closes the word first. Copies of
+/// the other end after that have no effect: it claims no more blocks, and a message is taken by changing the same word, so a
+/// message that was given up is never taken. A sender that was stopped may still write the one block that it had claimed: close()
+/// tells.
 ///
 /// Thread-safety: each end belongs to one thread at a time.
 #pragma once
@@ -26,20 +27,20 @@ namespace cohort::shm {
 struct JointCopyMemory {
   /// Both ends change it.
   alignas(64) std::atomic<uint64_t> claims;
-  /// The sender's: blocks that it has copied, of all messages.
+  /// Written by the sender: the number of blocks that it has copied, of all messages.
   alignas(64) std::atomic<uint64_t> num_given;
 };
 
 class JointCopy {
  public:
-  /// Up to here two copies through a ring are as fast.
+  /// Up to this size two copies through a ring are as fast.
   static constexpr size_t kMostStreamed = size_t{16} << 10;
   static constexpr size_t kBlockBytes = size_t{32} << 10;
-  /// What one call of copy_some() copies at most.
+  /// The limit for one call of copy_some().
   static constexpr size_t kMostAtOnce = size_t{256} << 10;
 
   enum class End { kSender, kReceiver };
-  /// One of the two lies in the other end's memory; null: this end cannot reach it.
+  /// One of the two is in the other end's memory; null if this end cannot reach it.
   struct Way {
     const std::byte* from = nullptr;
     std::byte* to = nullptr;
@@ -47,29 +48,30 @@ class JointCopy {
     /// Keeps the other end's memory mapped.
     std::shared_ptr<const void> mapping = nullptr;
   };
-  /// Messages that are worth it, and of which the word can count the blocks.
+  /// Whether a joint copy is worthwhile for the size, and the word can count its blocks.
   static bool suits(size_t num_bytes);
 
-  /// `number`: the message's in its channel.
+  /// `number` is the message's number in its channel.
   JointCopy(JointCopyMemory& memory, End end, uint64_t number, Way way);
 
-  /// The receiver's, before it tells the sender. Requires that the message before is taken. False: the sender has given up.
+  /// Begins on the receiver, before it tells the sender. Requires that the message before is taken. Returns false if the sender
+  /// has given up.
   bool begin();
-  /// Copies blocks that nobody has claimed. Returns how many bytes.
+  /// Copies blocks that neither end has claimed. Returns the number of bytes.
   size_t copy_some();
-  /// How many bytes both have copied, at least; the last block counts as a whole one.
+  /// The least number of bytes that both have copied; the last block counts as complete.
   size_t num_copied() const;
-  /// The receiver's: all blocks are there, and the sender had not given up: the message is taken. From now on the sender may
-  /// use its memory for something else.
+  /// Takes the message on the receiver. Returns true if all blocks are copied, and the sender had not given up. From then on the
+  /// sender may use its memory for something else.
   bool take();
-  /// The receiver gives up. Returns true if the sender may still be writing a block; once it is closed, false.
+  /// Gives up on the receiver. Returns true if the sender may still be writing a block; false if it is already closed.
   bool close();
-  /// The sender gives up all that it has offered.
+  /// Gives up all offers of the sender.
   static void close(JointCopyMemory& memory);
 
  private:
   std::optional<uint64_t> claim();
-  /// The message is under way: neither taken nor given up.
+  /// Whether the message is neither taken nor given up.
   bool is_open(uint64_t word) const;
   uint64_t num_blocks() const { return (way_.num_bytes + kBlockBytes - 1) / kBlockBytes; }
   uint64_t num_given() const { return memory_.num_given.load() - num_given_before_; }

@@ -1,7 +1,7 @@
-/// Matching: which message goes into which receive. Pure: no memory is shared here.
+/// Matching: assigns messages to receives. Pure: uses no shared memory.
 ///
-/// As in MPI: messages of one source and tag are taken in the order they were sent; receives that fit the same message are
-/// served in the order they were posted; other tags overtake. A receive from any source takes turns between the sources.
+/// As in MPI, messages of one source and tag are taken in the order they were sent; receives that fit the same message are served
+/// in the order they were posted; messages with other tags may overtake. A receive from any source serves the sources in turn.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +27,9 @@ struct Wish {
 struct Message {
   MessageHeader header;
   uint64_t number = 0;
-  /// Its bytes are still in the channel's offer, which must not be released.
+  /// Whether its bytes are still in the channel's offer, which must not be released.
   bool is_in_offer = false;
-  /// Otherwise, of an inline message.
+  /// Otherwise, the bytes of an inline message.
   std::vector<std::byte> payload = {};
 };
 
@@ -44,21 +44,21 @@ class Matching {
 
   /// Returns the message for this wish, or keeps the wish, which must live until it is served or withdrawn.
   std::optional<SourcedMessage> post(Wish* wish);
-  /// Returns the wish that this message is for, or keeps the message, if there is none.
+  /// Returns the wish for this message. If there is none, keeps the message.
   Wish* arrive(int source, const Message& message);
   void withdraw(const Wish* wish);
 
   bool has_wishes() const { return !wishes_.empty(); }
   bool wishes_from(int source) const;
   bool has_wish_from_any() const { return wishes_from(kAnySource); }
-  /// Where a search for messages from any source should begin.
+  /// The source at which a search for messages from any source should begin.
   int first_source() const { return first_source_; }
 
-  /// The number of the oldest waiting message of which the bytes are in the channel's offer.
+  /// The number of the oldest waiting message whose bytes are in the channel's offer.
   std::optional<uint64_t> oldest_in_offer(int source) const;
-  /// Calls `rescue` for each message that is in its offer and marks it as not being there any more.
+  /// Calls `rescue` for each message that is in its offer, and marks it as not being there any more.
   void empty_offers(int source, const std::function<void(Message&)>& rescue);
-  /// Of the waiting messages: sorted, each once.
+  /// The tags of waiting messages, sorted, each once.
   std::vector<int32_t> waiting_tags(int source) const;
 
  private:

@@ -39,7 +39,7 @@ int Traffic::name_of(int rank) const {
   return rank == kAnySource || global_ranks_.empty() ? rank : global_ranks_[static_cast<size_t>(rank)];
 }
 
-// ---- beginnings
+// ---- beginning of transfers
 
 Outcome Traffic::check(const PendingTransfer& transfer) const {
   const bool is_send = transfer.kind == Kind::kSend;
@@ -57,7 +57,7 @@ Outcome Traffic::check(const PendingTransfer& transfer) const {
   if (transfer.data == nullptr && transfer.num_bytes > 0) {
     return refuse(fmt::format("no memory was given for {} bytes", transfer.num_bytes), "");
   }
-  // Why the two have parted says more than that the group has failed by now.
+  // The reason for the first failure between the two says more than that the group has failed by now.
   if (transfer.peer != kAnySource && peers_[transfer.peer].parted) return peers_[transfer.peer].parted;
   return neighbours_.failure();
 }
@@ -73,7 +73,7 @@ PendingTransferPtr Traffic::post(Kind kind, void* data, Elements elements, int p
   transfer->from = peer;
   transfer->tag = tag;
   transfer->timeout = options.timeout.value_or(timeout_);
-  // The peer may have refused an earlier message, of which the send was done.
+  // The peer may have refused an earlier message whose send was already done.
   if (is_peer(peer)) progress_sends(peer);
   if (auto failure = check(*transfer)) {
     transfer->finish(failure);
@@ -114,11 +114,11 @@ void Traffic::add(const PendingTransferPtr& transfer, const CallOptions& options
 }
 
 void Traffic::begin_receive(PendingTransfer& transfer) {
-  // First all that has come, so that a receive from any source chooses among all.
+  // First reads everything that has arrived, so that a receive from any source chooses among all messages.
   for (int rank = 0; rank < world_size_; ++rank) {
     if (rank != rank_ && (transfer.from == rank || transfer.from == kAnySource)) drain(rank);
   }
-  // A message for an earlier receive did not fit it, and this one shares its fate.
+  // If a message for an earlier receive did not fit, this receive fails as well.
   if (transfer.is_done()) return;
   if (const auto found = matching_.post(&transfer)) deliver(found->source, transfer, found->message);
   for (int rank = 0; rank < world_size_; ++rank) {
@@ -141,7 +141,7 @@ PendingTransfer* find_number(const std::deque<PendingTransfer*>& transfers, uint
 bool Traffic::progress() {
   if (pending_.empty()) return false;
   bool has_moved = false;
-  // Sources take turns, so that one that sends without end does not keep the others from a receive from any source.
+  // Sources are served in turn, so that one that sends endlessly does not block the others in a receive from any source.
   const int first = matching_.first_source();
   for (int i = 0; i < world_size_; ++i) {
     const int rank = (first + i) % world_size_;
@@ -170,7 +170,7 @@ bool Traffic::progress_sends(int rank) {
   return has_finished || has_offered || has_moved;
 }
 
-// Returns true if something has moved.
+// Returns true if the transfer has advanced.
 bool Traffic::move_send(int rank, PendingTransfer& send, const Accepted& accepted) {
   auto& peer = peers_[rank];
   if (!accepted.is_joint) {
@@ -194,7 +194,7 @@ bool Traffic::move_send(int rank, PendingTransfer& send, const Accepted& accepte
   return num_new > 0;
 }
 
-// The receiver has copied what lay in this rank's memory.
+// Ends the sends whose data the receiver has copied directly from this rank's memory.
 bool Traffic::finish_taken(Peer& peer) {
   bool has_finished = false;
   for (uint64_t i = 0; i < kNumOffers; ++i) {
@@ -244,7 +244,7 @@ bool Traffic::progress_receives(int rank) {
   return has_drained || has_moved;
 }
 
-// Returns true once all is there.
+// Returns true once everything has arrived.
 bool Traffic::move_receive(Peer& peer, PendingTransfer& receive) {
   if (!receive.joint) {
     receive.num_moved += peer.in.consume(receive.data, receive.num_bytes, receive.num_moved);
@@ -257,7 +257,7 @@ bool Traffic::move_receive(Peer& peer, PendingTransfer& receive) {
   return true;
 }
 
-// Takes note of all messages that the peer offers and gives them to the receives that wait for them.
+// Reads all messages that the peer offers and gives them to the receives that wait for them.
 bool Traffic::drain(int rank) {
   auto& peer = peers_[rank];
   bool has_drained = false;
@@ -274,8 +274,8 @@ bool Traffic::drain(int rank) {
   return has_drained;
 }
 
-// Small messages that nobody waits for stay in their offers, so that a sender that is far ahead has to wait. But if they
-// fill the table while a receive waits for something else, that may lie behind them: then they move to this rank's memory.
+// Small messages that nobody waits for stay in their offers, so that a sender that is far ahead has to wait. But if they fill the
+// table while a receive waits for a message that may come after them, they are moved to this rank's memory.
 void Traffic::release_offers(int rank) {
   auto& peer = peers_[rank];
   const auto oldest = matching_.oldest_in_offer(rank);
@@ -314,7 +314,8 @@ void Traffic::deliver(int rank, PendingTransfer& receive, const Message& message
   }
 }
 
-// Without the ring, if one of the two reaches the other's memory. What the sender has given up meanwhile gets no further.
+// Skips the ring if one of the two reaches the other's memory. If the sender has given up the message meanwhile, it makes no
+// progress.
 void Traffic::accept(int rank, PendingTransfer& receive) {
   auto& peer = peers_[rank];
   Accepted message{receive.number};
@@ -329,16 +330,17 @@ void Traffic::accept(int rank, PendingTransfer& receive) {
   if (!receive.joint || receive.joint->begin()) peer.in.accept(message);
 }
 
-// Where the sender may write. One that must, because this rank cannot read, reaches arenas for certain.
+// Returns the memory to which the sender may write. If the sender must write because this rank cannot read, only arenas will do,
+// which it always reaches.
 Place Traffic::target_of(const PendingTransfer& receive, bool can_read) const {
   if (can_read && receive.num_bytes <= JointCopy::kBlockBytes) return {};
   const auto place = regions_->find(receive.data, receive.num_bytes);
   return can_read || place.region == Place::kInArena ? place : Place{};
 }
 
-// ---- ends
+// ---- end of transfers
 
-// Takes the transfer from the list; its memory is touched no more.
+// Removes the transfer from the list; its memory is not used any more.
 void Traffic::finish(PendingTransfer& transfer, Outcome outcome) {
   const bool is_good = outcome == nullptr;
   const auto owner = std::move(pending_[transfer.index]);
@@ -365,7 +367,7 @@ void Traffic::fail(PendingTransfer& transfer, const Outcome& outcome) {
     std::erase(peers_[rank].offered, &transfer);
     std::erase(peers_[rank].streams, &transfer);
   }
-  // Before it is done: who sees this failure sees the group's too.
+  // Before the transfer is done, so that a thread that sees this failure also sees the group's failure.
   const auto kind = outcome->kind;
   const bool is_own =
       kind == Failure::Kind::kTimeout || kind == Failure::Kind::kMismatch || kind == Failure::Kind::kObstacle;
@@ -377,7 +379,7 @@ void Traffic::fail(PendingTransfer& transfer, const Outcome& outcome) {
 
 template <class Predicate>
 void Traffic::fail_where(const Predicate& predicate, const Outcome& outcome) {
-  // From the start again after each: failing one may fail others.
+  // Starts over after each, because failing one may fail others.
   for (size_t i = 0; i < pending_.size();) {
     if (predicate(*pending_[i])) {
       fail(*pending_[i], outcome);
@@ -396,12 +398,12 @@ void Traffic::part(int rank, const Outcome& outcome) {
   if (peers_[rank].parted) return;
   peers_[rank].parted = outcome;
   close(rank);
-  finish_taken(peers_[rank]);  // what has been done before is done
+  finish_taken(peers_[rank]);  // sends that are complete count as done
   fail_where([&](const PendingTransfer& transfer) { return transfer.peer == rank; }, outcome);
 }
 
-// Nothing is copied between the two any more, except the block that a sender is at which was stopped. Before their transfers are
-// done, as their memory may be used for something else then.
+// Stops all copying between the two ranks, except for the current block of a sender that was stopped. Must be called before their
+// transfers are done, because their memory may then be used for something else.
 void Traffic::close(int rank) {
   auto& peer = peers_[rank];
   JointCopy::close(peer.out.joint());
@@ -425,8 +427,8 @@ std::vector<Outcome> Traffic::look_at_peers() {
 void Traffic::look() {
   const auto lost = look_at_peers();
   const auto failure = neighbours_.failure();
-  // What came before a peer was lost counts more than the loss, and a refusal explains more than what it led to. Once is
-  // enough: it takes all that fits in a channel.
+  // Messages that came before a peer was lost count more than the loss, and a refusal explains more than its consequences. Once
+  // is enough: it reads all that fits in a channel.
   progress();
   if (failure) return fail_all(failure);
   Outcome last;
@@ -445,7 +447,7 @@ void Traffic::look() {
 }
 
 void Traffic::end_overdue(Clock::time_point now) {
-  // What has been done meanwhile is done.
+  // Transfers that have been completed meanwhile are done.
   if (next_deadline() <= now) progress();
   for (size_t i = 0; i < pending_.size();) {
     if (pending_[i]->deadline <= now) {

@@ -1,4 +1,4 @@
-/// Traffic: the transfers of one rank that are under way, and how they move on. Runs no thread and never waits.
+/// Traffic: the pending transfers of one rank, and their progress. Has no thread and never waits.
 ///
 ///     send     unposted --offer()--> (small: done)  offered --accepted, all chunks copied, or taken--> done
 ///     receive  wish --message arrives--> (small: done)  streams --all chunks or blocks copied--> done
@@ -26,37 +26,37 @@ class Traffic {
 
   explicit Traffic(const ExchangeOptions& options);
 
-  /// Begins a transfer; it may be done, or have failed, at once.
+  /// Begins a transfer, which may be done, or have failed, at once.
   PendingTransferPtr post(PendingTransfer::Kind kind, void* data, Elements elements, int peer, int tag,
                           const CallOptions& options);
 
-  /// Moves every transfer on as far as it goes now. Returns true if any has moved.
+  /// Advances every transfer as far as possible now. Returns true if any has advanced.
   bool progress();
-  /// Asks Neighbours, and ends what can never be done. What has arrived before is received first.
+  /// Asks Neighbours, and ends transfers that can never be done. Receives everything that has arrived before.
   void look();
-  /// Ends what has run out of time.
+  /// Ends transfers whose timeout is over.
   void end_overdue(Clock::time_point now);
   void fail(PendingTransfer& transfer, const Outcome& outcome);
   void fail_all(const Outcome& outcome);
 
   size_t num_pending() const { return pending_.size(); }
   bool has_sends() const;
-  /// time_point::max(): none.
+  /// time_point::max() if there is none.
   Clock::time_point next_deadline() const;
 
  private:
-  /// The two channels shared with another rank, and what goes through them.
+  /// The two channels shared with another rank, and their transfers.
   struct Peer {
     ChannelSource out;
     ChannelDestination in;
-    std::deque<PendingTransfer*> unposted;  ///< sends that found no room for their offer, in order
+    std::deque<PendingTransfer*> unposted;  ///< sends for whose offer there was no space, in order
     std::deque<PendingTransfer*> offered;   ///< large sends that are not yet done
     std::deque<PendingTransfer*> streams;   ///< receives that have a large message; the first one is accepted
-    Outcome parted;                         ///< why these two exchange nothing any more
+    Outcome parted;                         ///< the reason why these two exchange nothing any more
   };
 
   bool is_peer(int rank) const { return rank >= 0 && rank < world_size_ && rank != rank_; }
-  /// What people call the rank.
+  /// The number of the rank in texts.
   int name_of(int rank) const;
   Outcome check(const PendingTransfer& transfer) const;
   void add(const PendingTransferPtr& transfer, const CallOptions& options);

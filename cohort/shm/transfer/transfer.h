@@ -15,19 +15,19 @@
 
 namespace cohort::shm {
 
-/// All but the functions of Transfer belongs to the exchange and is guarded by its lock.
+/// Except for the functions of Transfer, everything belongs to the exchange and is guarded by its lock.
 class PendingTransfer final : public Transfer, public Wish {
  public:
   enum class Kind { kSend, kReceive };
-  /// kStreaming: the peer may be in the middle of it, so that giving up parts the two ranks.
+  /// kStreaming: the peer may be in the middle of it, so giving up makes later transfers between the two ranks fail.
   enum class Stage { kPosted, kStreaming };
 
-  // Acquire: partner is finish(), which publishes the outcome and the received bytes.
+  // Acquire. Paired with: finish(), which publishes the outcome and the received bytes.
   bool is_done() const override { return is_done_.load(std::memory_order_acquire); }
   Outcome failure() const override { return is_done() ? outcome_ : nullptr; }
   int source() const override { return is_done() ? peer : -1; }
 
-  // Release: partner is is_done().
+  // Release. Paired with: is_done().
   void finish(Outcome outcome) {
     outcome_ = std::move(outcome);
     is_done_.store(true, std::memory_order_release);
@@ -38,18 +38,18 @@ class PendingTransfer final : public Transfer, public Wish {
   std::byte* data = nullptr;  ///< never written for a send
   size_t num_bytes = 0;
   DType dtype = DType::kBytes;
-  /// Of a receive from any source: kAnySource until it has a message.
+  /// For a receive from any source, kAnySource until it has a message.
   int peer = kAnySource;
-  uint64_t number = 0;   ///< of the message in its channel
-  size_t num_moved = 0;  ///< bytes that have gone through the ring, or been copied
-  Place place = {};      ///< where the sender's memory is, if the receiver may read it there
-  /// Once the receiver has accepted a message that the two copy without the ring.
+  uint64_t number = 0;   ///< the message's number in its channel
+  size_t num_moved = 0;  ///< bytes that were streamed or copied
+  Place place = {};      ///< the sender's memory, if the receiver may read it there
+  /// Set once the receiver has accepted a message that is copied without the ring.
   std::optional<JointCopy> joint = {};
   std::chrono::milliseconds timeout{};
   std::chrono::steady_clock::time_point deadline{};
   uint64_t trace_id = 0;
-  size_t index = 0;  ///< in the list of what is pending
-  /// A copy, because the transfer outlives the call. Asked by the thread that waits for this transfer.
+  size_t index = 0;  ///< in the list of pending transfers
+  /// A copy, because the transfer outlives the call. Called by the thread that waits for this transfer.
   std::function<std::string()> find_obstacle;
 
  private:

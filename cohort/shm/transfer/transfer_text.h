@@ -1,4 +1,4 @@
-/// Why a send or receive failed, in words. Pure functions.
+/// Describes why a send or receive failed. Pure functions.
 #pragma once
 
 #include <chrono>
@@ -12,13 +12,13 @@
 
 namespace cohort::shm {
 
-/// A table of who sends what and who expects what.
+/// Returns a table of what the sender sends and what the receiver expects.
 Outcome transfer_mismatch(int sender, int receiver, const Refusal& refusal);
 
-/// What a transfer that ran out of time had reached.
+/// The state of a transfer whose timeout is over.
 struct TransferState {
   int rank = 0;
-  int peer = 0;  ///< kAnySource: none yet
+  int peer = 0;  ///< kAnySource if there is none yet
   int32_t tag = 0;
   uint64_t num_bytes = 0;
   uint64_t num_moved = 0;
@@ -26,10 +26,10 @@ struct TransferState {
   std::chrono::milliseconds timeout{};
 };
 Outcome send_timeout(const TransferState& state);
-/// `offers`: the peers that offer messages, and their tags, none of which is the one waited for.
+/// `offers` are the peers that offer messages, with their tags, none of which is the expected one.
 Outcome receive_timeout(const TransferState& state, const std::vector<std::pair<int, std::vector<int32_t>>>& offers);
 
-/// "tag 3", "tags 3 and 4", "tags 1, 2, 3, 4 and 17 more".
+/// Returns "tag 3", "tags 3 and 4", "tags 1, 2, 3, 4 and 17 more".
 std::string list_tags(const std::vector<int32_t>& tags);
 
 }  // namespace cohort::shm

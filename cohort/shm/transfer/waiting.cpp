@@ -16,7 +16,7 @@ uint32_t this_core() { return static_cast<uint32_t>(sched_getcpu() + 1); }
 
 bool was_on(const Counter& counter, uint32_t core) { return counter.core.load(std::memory_order_relaxed) == core; }
 
-// The counters that have not reached the target, as far as has been looked.
+// The counters that have not reached the target, as far as they have been read.
 class Missing {
  public:
   Missing(std::span<Counter* const> whom, uint64_t target) : next_(whom.begin()), end_(whom.end()), target_(target) {}
@@ -25,7 +25,7 @@ class Missing {
     while (next_ != end_ && (*next_)->has_reached(target_)) ++next_;
     return next_ == end_;
   }
-  // One of them waits for the core of this thread, most likely.
+  // Whether one of the missing ranks probably waits for this thread's core.
   bool wants_core() const {
     const auto core = this_core();
     return std::any_of(
@@ -38,7 +38,7 @@ class Missing {
   const uint64_t target_;
 };
 
-// Returns true once nobody is missing.
+// Returns true once no rank is missing.
 bool spin(Missing& missing, const Patience& patience) {
   const int num_pauses = missing.wants_core() ? 0 : patience.num_pauses;
   for (int i = 0; i < num_pauses; ++i) {
@@ -81,7 +81,7 @@ Outcome wait_until_reached(std::span<Counter* const> whom, Bell& bell, uint64_t 
     if (!missing.has_none()) bell.sleep(num_rings, kSlice);
     bell.end_sleep();
     if (missing.has_none()) return nullptr;
-    // A peer that raised its counter just before it ended has come: what has been reached counts more than a failure.
+    // A peer that increased its counter just before it ended has arrived: a reached target counts more than a failure.
     if (auto failure = lookout.look()) return missing.has_none() ? nullptr : failure;
   }
 }

@@ -21,11 +21,11 @@ using std::chrono::milliseconds;
 constexpr milliseconds kAnswerTime = std::chrono::seconds(5);
 constexpr milliseconds kLongestRetryPause{250};
 
-// Of gRPC: the request took too long inside etcd; there is no leader, or the server is about to stop.
+// gRPC's codes: the request took too long inside etcd; there is no leader, or the server is about to stop.
 constexpr int kDeadlineExceeded = 4;
 constexpr int kUnavailable = 14;
 
-// Answers have 6. Copying what is nested a hundred thousand times takes more stack than a thread has.
+// Answers are nested 6 deep. Copying a value that is nested a hundred thousand times takes more stack than a thread has.
 constexpr size_t kMostDepth = 64;
 
 constexpr std::string_view kNoTls = "cannot speak TLS with ";
@@ -72,7 +72,7 @@ base::Result<json> EtcdClient::call(const std::string& path, const json& request
     const auto begin = Pauses::Clock::now();
     auto last = attempt(path, body, limit);
     if (last.answer) return last.answer;
-    // An attempt that was cut short by the end of the retry time says nothing about the server: the one before it does.
+    // An attempt that the end of the retry time cut short says nothing about the server, so the error is from the attempt before.
     const bool was_cut_short = limit < kAnswerTime && Pauses::Clock::now() - begin >= limit;
     if (!cause || !was_cut_short) cause = last.answer.error();
     const auto where = fmt::format("etcd on {}:{}", options_.host, options_.port);

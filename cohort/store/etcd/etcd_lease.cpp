@@ -35,7 +35,7 @@ EtcdLease::~EtcdLease() {
   if (keeper_.joinable()) keeper_.join();
 }
 
-// The key of the lease hangs on the lease as well, so that whoever finds it finds one that lives.
+// The key of the lease belongs to the lease as well, so a lease that is found through its key is alive.
 Result<int64_t> EtcdLease::find_or_grant() {
   int64_t granted = 0;
   while (true) {
@@ -52,7 +52,7 @@ Result<int64_t> EtcdLease::find_or_grant() {
     const auto id = grant();
     if (!id) return id;
     granted = *id;
-    // Whether we or another process wrote it, and whether or not an answer was lost, is for the next look to tell.
+    // The next read shows whether this process or another one wrote the key, also if an answer was lost.
     const auto put = json{{"request_put", put_of(keys_.lease(), id_text(granted), granted)}};
     const auto done = client_.call(
         "/v3/kv/txn", transaction(is_unchanged_since(keys_.lease(), 0), json::array({put}), json::array()));
@@ -95,7 +95,8 @@ void EtcdLease::keep() {
   const auto pause = std::chrono::milliseconds(time_to_live_) / 3;
   while (!ending_.wait_for(lock, pause, [this] { return is_ending_; })) {
     lock.unlock();
-    // Short tries: a process that ends must not wait for an etcd that is away. Operations that change something wait longer.
+    // Uses short attempts, because a process that ends must not wait for an etcd that is away. Operations that change something
+    // wait longer.
     const auto answer =
         client_.try_call("/v3/lease/keepalive", {{"ID", id_text(id())}}, std::chrono::milliseconds(500));
     if (!answer) base::log_debug("cannot renew the lease in etcd: " + answer.error().describe());

@@ -1,7 +1,7 @@
-/// EtcdLease: the one lease that all keys of a job hang on. Any process of the job that lives keeps it; when the last has
-/// ended, etcd removes the keys by itself. Private to this folder.
+/// EtcdLease: the lease that all keys of a job belong to. Every process of the job renews it; when the last process has ended,
+/// etcd removes the keys. Private to this folder.
 ///
-/// Thread-safety: all functions may be called from any thread. A thread of its own renews the lease.
+/// Thread-safety: all functions may be called from any thread. An own thread renews the lease.
 #pragma once
 
 #include <atomic>
@@ -18,16 +18,16 @@ namespace cohort::store {
 
 class EtcdLease {
  public:
-  /// Takes the job's lease, or begins one.
+  /// Finds the job's lease, or creates one.
   static base::Result<std::unique_ptr<EtcdLease>> take(const EtcdClient::Options& options, const EtcdKeys& keys,
                                                        std::chrono::seconds time_to_live);
-  /// Renews it no more.
+  /// Stops renewing the lease.
   ~EtcdLease();
 
   int64_t id() const { return id_.load(); }
-  /// Takes the lease that there is now, where `lost` has ended.
+  /// Switches to the job's current lease after `lost` has ended.
   base::Result<void> replace(int64_t lost);
-  /// Ends the lease, and with it all keys of the job.
+  /// Ends the lease, and so removes all keys of the job.
   base::Result<void> revoke();
 
  private:
@@ -36,7 +36,7 @@ class EtcdLease {
 
   base::Result<int64_t> find_or_grant();
   base::Result<int64_t> grant();
-  /// Returns: whether there still is such a lease.
+  /// Returns whether the lease still exists.
   base::Result<bool> renew(int64_t id);
   void keep();
 

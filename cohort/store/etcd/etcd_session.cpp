@@ -10,10 +10,10 @@ namespace {
 using base::Result;
 using nlohmann::json;
 
-// etcd takes 128 requests in a transaction unless told otherwise.
+// By default etcd accepts 128 requests in a transaction.
 constexpr size_t kMostRequests = 100;
 
-// The parts of a transaction's answer that belong to requests for ranges.
+// Returns the parts of a transaction's answer that belong to requests for ranges.
 std::vector<json> ranges_of(const json& answer) {
   std::vector<json> ranges;
   for (const auto& response : list_at(answer, "responses")) {
@@ -94,7 +94,7 @@ Result<bool> EtcdSession::change_if(const std::string& key, int64_t revision, co
   });
   if (!answer) return answer.error();
   if (is_true_at(*answer, "succeeded")) return true;
-  // It may have been made by a call whose answer was lost.
+  // The change may have been made by a call whose answer was lost.
   const auto marks = ranges_of(*answer);
   return !marks.empty() && first_value(marks.front()) == number;
 }

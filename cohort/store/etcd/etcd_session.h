@@ -1,8 +1,7 @@
 /// EtcdSession: one client's reads and changes of a job's keys in etcd. Private to this folder.
 ///
-/// [Note: changes happen once] A call may be carried out twice (etcd_client.h). So each change also writes a number that this
-/// client never used before to a key of the client's own, in the same transaction; if that number is already there, the change
-/// has been made.
+/// [Note: changes happen once] A call may be carried out twice (etcd_client.h). So each change also writes a new number to a key
+/// of this client, in the same transaction; if that number is already there, the change has been made.
 #pragma once
 
 #include <atomic>
@@ -29,20 +28,21 @@ class EtcdSession {
     std::string value;
     int64_t revision = 0;
   };
-  /// What there is in a range (one_key(), all_keys_under(), with more of etcd's fields).
+  /// Returns the entries of a range (one_key(), all_keys_under(), with more of etcd's fields).
   base::Result<std::vector<Entry>> range(const nlohmann::json& request);
   base::Result<int64_t> count(nlohmann::json request);
-  /// Each of the ranges, asked for at one moment per 100 of them.
+  /// Reads several ranges, up to 100 of them in one transaction.
   base::Result<std::vector<nlohmann::json>> ranges(const std::vector<nlohmann::json>& requests);
 
-  /// Of an answer of ranges(); empty where there is none.
+  /// Returns the first value in an answer of ranges(); empty if there is none.
   static std::string first_value(const nlohmann::json& found);
 
-  /// Requests for etcd, given the lease that written keys are to have.
+  /// Builds requests for etcd, given the lease for the keys that they write.
   using Requests = std::function<nlohmann::json(int64_t lease)>;
-  /// Makes a change that depends on nothing.
+  /// Makes a change without a condition.
   base::Result<void> change(const Requests& requests);
-  /// Makes a change if the key is as it was at `revision` (0: not there). Returns: whether it was.
+  /// Makes a change if the key has not changed since `revision` (0: if the key does not exist). Returns whether it made the
+  /// change.
   base::Result<bool> change_if(const std::string& key, int64_t revision, const Requests& requests);
 
   /// Gets the current value and returns the new one, or nothing for no change. Called again if another client was faster.

@@ -26,7 +26,7 @@ EtcdClient::Options client_options(const EtcdStoreOptions& options) {
   return {options.host, options.port, options.family, options.retry_time, options.tls, options.open};
 }
 
-// Once, although whoever waits for etcd connects again and again.
+// Warns once, although a process that waits for etcd reconnects many times.
 void warn_of_key(const TlsOptions& options) {
   static std::atomic<bool> was_said = false;
   const auto doubt = doubt_about_key(options);
@@ -50,7 +50,7 @@ Store::Result<std::unique_ptr<EtcdStore>> EtcdStore::connect(const EtcdStoreOpti
   if (scheme == "http" || scheme == "https") options.host.erase(0, scheme.size() + 3);
   if (scheme == "https" && !options.tls) options.tls.emplace();
   if (scheme == "http" && options.tls) {
-    return Error("etcd is asked for at http://, but with certificates, which are for https://");
+    return Error("etcd's endpoint begins with http://, but the certificates need https://");
   }
   if (options.job.empty()) return Error("a store in etcd needs the name of a job");
   if (options.tls) warn_of_key(*options.tls);
@@ -130,7 +130,7 @@ Store::Result<void> EtcdStore::wait(const Keys& keys, Milliseconds timeout) {
   Pauses pauses(timeout, kLongestPollPause);
   Keys missing = keys;
   while (!missing.empty()) {
-    // One key after the other, so that one that was there and has gone counts.
+    // Checks one key after the other, so that a key that existed and has been deleted counts.
     const auto is_there = check({missing.back()});
     if (!is_there) return is_there.error();
     if (*is_there) {
@@ -166,7 +166,7 @@ Store::Result<void> EtcdStore::multi_set(const Keys& keys, const Values& values)
       auto puts = json::array();
       const auto end = keys.begin() + static_cast<long>(std::min(begin + kKeysOfOneChange, keys.size()));
       for (size_t i = begin; keys.begin() + static_cast<long>(i) < end; ++i) {
-        // etcd refuses a key that comes twice; the last counts.
+        // etcd refuses a key that occurs twice; the last value counts.
         if (std::find(keys.begin() + static_cast<long>(i) + 1, end, keys[i]) != end) continue;
         puts.push_back({{"request_put", put_of(session_->keys().value(keys[i]), values[i], lease)}});
       }

@@ -1,9 +1,9 @@
-/// EtcdStore: a store in etcd, so that it outlives any host of the job. Speaks etcd's v3 API through its JSON gateway over
-/// HTTP, with TLS and certificates if asked; no passwords.
+/// EtcdStore: a store in etcd, which outlives any host of the job. Uses etcd's v3 API through its JSON gateway over HTTP, with
+/// TLS and certificates if asked; it does not support passwords.
 ///
-/// All keys lie under cohort/JOB/ and hang on one lease that every process with an open EtcdStore of the job renews: a job
-/// that is dead leaves nothing behind. Changes are made exactly once, also when etcd restarts in the middle. Waiting looks
-/// again, at first at once, later ten times a second.
+/// All keys are under cohort/JOB/ and belong to one lease, which every process with an open EtcdStore of the job renews: the keys
+/// of a dead job disappear. Each change is made exactly once, even if etcd restarts during it. Waiting polls, at first without a
+/// pause, later ten times a second.
 #pragma once
 
 #include <memory>
@@ -21,29 +21,29 @@ class EtcdLease;
 class EtcdSession;
 
 struct EtcdStoreOptions {
-  /// A name or an address; "http://" may stand before it, or "https://", which switches TLS on.
+  /// A name or an address. "http://" may come before it, or "https://", which enables TLS.
   std::string host = "127.0.0.1";
   int port = 2379;
   base::IpFamily family = base::IpFamily::kAny;
-  /// Stores with the same share their content.
+  /// The job's name. Stores with the same name share their content.
   std::string job;
-  /// What timeout() is afterwards.
+  /// The initial timeout() of the store.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
-  /// For how long an operation is tried again while etcd does not answer.
+  /// The time for which an operation is repeated while etcd does not answer.
   std::chrono::milliseconds retry_time{30'000};
-  /// How long the keys stay when nobody renews their lease. Renewed three times as often.
+  /// The time after which etcd removes the keys if no process renews their lease. Processes renew it three times as often.
   std::chrono::seconds time_to_live{60};
-  /// Nothing: without TLS, unless host says "https://".
+  /// If absent, the connection has no TLS, unless host says "https://".
   std::optional<TlsOptions> tls;
   OpenStream open = nullptr;
 };
 
-/// An error of connect() that stays until files or certificates are put right.
+/// Whether an error of connect() stays until files or certificates are corrected.
 bool is_tls_hopeless(const base::Error& error);
 
 class EtcdStore final : public Store {
  public:
-  /// Waits for etcd for options.retry_time at most. Warns of a key that everybody can read.
+  /// Waits at most options.retry_time for etcd. Warns if every user can read the key file.
   static Result<std::unique_ptr<EtcdStore>> connect(const EtcdStoreOptions& options);
   ~EtcdStore() override;
 
@@ -58,7 +58,7 @@ class EtcdStore final : public Store {
   Result<void> wait(const Keys& keys, Milliseconds timeout) override;
   Result<void> append(const std::string& key, const std::string& value) override;
   Result<Values> multi_get(const Keys& keys) override;
-  /// One change for 100 keys at a time.
+  /// Makes one change for each 100 keys.
   Result<void> multi_set(const Keys& keys, const Values& values) override;
   Result<void> queue_push(const std::string& key, const std::string& value) override;
   Result<std::optional<std::string>> queue_pop(const std::string& key, bool block) override;
@@ -66,7 +66,7 @@ class EtcdStore final : public Store {
   Result<Keys> list_keys() override;
   Result<std::unique_ptr<Store>> clone() override;
 
-  /// Removes all keys of the job now, for whoever knows that it is over.
+  /// Removes all keys of the job now. For a process that knows that the job is over.
   Result<void> remove_all();
 
  private:

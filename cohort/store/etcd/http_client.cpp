@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 namespace http = boost::beast::http;
 
 constexpr uint64_t kMaxBodyBytes = 64 * 1024 * 1024;
-/// What may come of a chunk's size, or of what follows the last chunk, before it is whole.
+/// The limit for an incomplete chunk size, or for bytes after the last chunk.
 constexpr size_t kMaxUnread = 64 * 1024;
 constexpr milliseconds kConnectTime = std::chrono::seconds(2);
 
@@ -89,7 +89,7 @@ Result<HttpAnswer> HttpClient::receive_answer(Clock::time_point deadline) {
     do {
       unread.erase(0, parser.put(boost::asio::buffer(unread), problem));
       if (problem && problem != http::error::need_more) return Error("its answer is not HTTP: " + problem.message());
-      // Before the parser makes room for it.
+      // Checked before the parser allocates memory for the body.
       if (parser.is_header_done() && parser.content_length().value_or(0) > kMaxBodyBytes) {
         return Error(fmt::format("its answer is not HTTP: a body of {} bytes", *parser.content_length()));
       }

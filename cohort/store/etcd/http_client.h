@@ -1,4 +1,4 @@
-/// HttpClient: requests to one HTTP/1.1 server over one connection, with or without TLS, which is made anew when it breaks.
+/// HttpClient: sends requests to one HTTP/1.1 server over one connection, with or without TLS, and reconnects when it breaks.
 /// Private to this folder.
 ///
 /// Thread-safety: one thread at a time.
@@ -27,11 +27,11 @@ class HttpClient {
              std::optional<TlsOptions> tls = std::nullopt, OpenStream open = nullptr)
       : host_(std::move(host)), port_(port), family_(family), tls_(std::move(tls)), open_(std::move(open)) {}
 
-  /// Sends a body of JSON and returns whatever the server answers, 64 MiB at most. An error: there was no complete answer in
-  /// time; whether the server has acted on the request is unknown then.
+  /// Sends a JSON body and returns the server's answer, at most 64 MiB. An error means that no complete answer came in time; the
+  /// server may still have carried out the request.
   base::Result<HttpAnswer> post(const std::string& path, const std::string& body, std::chrono::milliseconds timeout);
 
-  /// After an error: the next try would fail, too, because files or certificates are wrong.
+  /// Whether, after an error, the next try would fail as well because files or certificates are wrong.
   bool is_hopeless() const { return is_hopeless_; }
 
  private:
@@ -46,7 +46,7 @@ class HttpClient {
   const std::optional<TlsOptions> tls_;
   const OpenStream open_;
   std::unique_ptr<Stream> stream_;
-  /// This connection has brought an answer.
+  /// Whether this connection has brought an answer.
   bool is_proven_ = false;
   bool is_hopeless_ = false;
 };

@@ -20,7 +20,7 @@ using base::Error;
 
 constexpr size_t kPiece = size_t{1} << 20;
 
-// Takes a length and its bytes at `position`. False: they are not all there.
+// Reads a length and its bytes at `position`. Returns false if they are incomplete.
 bool take_text(std::string_view bytes, size_t* position, std::string* text) {
   if (bytes.size() - *position < 4) return false;
   size_t size = 0;
@@ -40,7 +40,8 @@ base::Result<void> check_owner(const std::string& path, int file) {
         .with_hint("choose a path of your own");
   }
   if (info.st_mode & (S_IWGRP | S_IWOTH)) {
-    return Error(fmt::format("\"{}\" can be written by other users", path)).with_hint("chmod go-w, or delete it");
+    return Error(fmt::format("\"{}\" can be written by other users", path))
+        .with_hint("run chmod go-w on it, or delete it");
   }
   return {};
 }
@@ -70,7 +71,7 @@ base::Result<FileLog> FileLog::open(const std::string& path) {
   base::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600));
   if (!file) {
     return Error(fmt::format("cannot open \"{}\": {}", path, base::errno_text(errno)))
-        .with_hint("the folder must be there, and all processes must be able to write to it");
+        .with_hint("create the folder, and let all processes write to it");
   }
   if (auto checked = check_owner(path, file.get()); !checked) return checked.error();
   return FileLog(path, std::move(file));
@@ -86,14 +87,15 @@ Error FileLog::failed(const char* what) const {
 
 base::Result<FileLog::Lock> FileLog::lock(Access access, std::chrono::milliseconds timeout) {
   const int operation = (access == Access::kWrite ? LOCK_EX : LOCK_SH) | LOCK_NB;
-  // Short pauses: others hold it for microseconds, and those who wait in the kernel would always be first.
+  // Polls with short pauses: other processes hold the lock for microseconds, and processes that wait in the kernel would always
+  // win.
   Pauses pauses(timeout, std::chrono::milliseconds(1));
   while (flock(file_.get(), operation) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return failed("lock");
     if (!pauses.rest()) {
       return Error(fmt::format("\"{}\" was locked by another process for {}", path_, base::format_duration(timeout)))
-          .with_hint("a process that shares it may be stopped");
+          .with_hint("see whether a process that shares it is stopped");
     }
   }
   return Lock(file_.get());
@@ -127,7 +129,7 @@ base::Result<void> FileLog::append(const std::string& entries) {
   struct stat info {};
   if (fstat(file_.get(), &info) != 0) return failed("look at");
   if (info.st_size > position_) {
-    // A file that does not even begin with an entry is somebody's, not ours to cut.
+    // A file that does not begin with an entry belongs to somebody else and must not be truncated.
     if (position_ == 0)
       return Error(fmt::format("\"{}\" is not the file of a store", path_)).with_hint("choose another path");
     if (ftruncate(file_.get(), position_) != 0) return failed("repair");

@@ -1,9 +1,9 @@
-/// FileLog: the file of a FileStore: entries that are only ever added, read and written by several processes in turn (flock).
+/// FileLog: the file of a FileStore, to which entries are only added. Several processes read and write it in turn (flock).
 /// Private to this folder.
 ///
 /// The format is that of c10d's FileStore (torch/csrc/distributed/c10d/FileStore.cpp of PyTorch 2.13): an entry is a key and a
-/// value, each a length (4 bytes, little-endian) and its bytes. A writer that dies in the middle leaves the beginning of an entry
-/// behind: readers stop before it, the next writer cuts it off.
+/// value, each a length (4 bytes, little-endian) and its bytes. If a writer dies in the middle of an entry, readers stop before
+/// the incomplete entry, and the next writer removes it.
 /// Thread-safety: one thread at a time.
 #pragma once
 
@@ -26,16 +26,16 @@ struct LogEntry {
 };
 
 std::string encode_entry(const LogEntry& entry);
-/// Takes the whole entries at the beginning of `bytes`. Returns: how many bytes they had. Pure.
+/// Reads the complete entries at the beginning of `bytes`. Returns the number of their bytes. Pure.
 size_t take_entries(std::string_view bytes, const std::function<void(LogEntry entry)>& take);
 
 class FileLog {
  public:
-  /// Creates the file, for its owner alone, where there is none. Errors: it belongs to another user, or others may write to it.
+  /// Opens the file, or creates it for its owner only. Errors: it belongs to another user, or others may write to it.
   static base::Result<FileLog> open(const std::string& path);
 
   enum class Access { kRead, kWrite };
-  /// Ends the access when it is destroyed.
+  /// Holds a lock until it is destroyed.
   class Lock {
    public:
     explicit Lock(int file) : file_(file) {}
@@ -45,18 +45,19 @@ class FileLog {
    private:
     int file_;
   };
-  /// Waits until no other process has an access that excludes this one.
+  /// Waits until no other process holds a lock that excludes this one.
   base::Result<Lock> lock(Access access, std::chrono::milliseconds timeout);
 
-  /// Requires a lock. Entries that were not read before. An error is final: the file is gone, or no store's.
+  /// Reads the entries that were not read before. Requires a lock. An error is final: the file is gone, or does not belong to a
+  /// store.
   base::Result<std::vector<LogEntry>> read_new();
-  /// Requires a lock for writing, and that all has been read.
+  /// Appends entries. Requires a lock for writing, and that all entries have been read.
   base::Result<void> append(const std::string& entries);
-  /// Requires a lock.
+  /// Removes the file. Requires a lock.
   void remove_file() const;
-  /// Whether the path may name another file by now, or none.
+  /// Whether the path may name another file by now, or no file.
   bool is_removed() const;
-  /// read_new() begins again.
+  /// Makes read_new() begin at the start again.
   void rewind() { position_ = 0; }
 
  private:
@@ -65,7 +66,7 @@ class FileLog {
 
   std::string path_;
   base::Fd file_;
-  off_t position_ = 0;  ///< of the first byte that was not understood yet
+  off_t position_ = 0;  ///< the first byte that has not been parsed yet
 };
 
 }  // namespace cohort::store

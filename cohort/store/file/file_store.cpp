@@ -11,7 +11,7 @@ namespace {
 using base::Error;
 using Access = FileLog::Access;
 
-// How keys of entries begin: PyTorch's values, deletions and counts of users, and our queues.
+// The first character of an entry's key: PyTorch's values, deletions and counts of users, and Cohort's queues.
 constexpr char kValue = '/';
 constexpr const char* kDeletion = "-/";
 constexpr const char* kUsers = "refcount/";
@@ -54,7 +54,7 @@ auto FileStore::with_log(const Use& use) -> decltype(use(std::declval<Table&>(),
   auto result = use(*table_, &entries);
   if (entries.empty()) return result;
   if (auto done = log_.append(entries); !done) {
-    // The tables have what the file lacks.
+    // The tables may have entries that the file lacks.
     table_ = empty_table();
     counts_ = empty_table();
     log_.rewind();
@@ -108,7 +108,7 @@ Store::Result<std::unique_ptr<FileStore>> FileStore::open(const FileStoreOptions
     });
     if (begun) return store;
     store->failure_ = begun.error();
-    // Its last user removed it between our opening and our locking: there is another now, or none.
+    // The last user removed the file between open and lock. There may be another file now.
     if (store->log_.is_removed()) continue;
     return Error("cannot open the file store").caused_by(begun.error());
   }
@@ -116,7 +116,7 @@ Store::Result<std::unique_ptr<FileStore>> FileStore::open(const FileStoreOptions
 
 FileStore::~FileStore() { (void)leave(); }
 
-// As PyTorch's, in the same order.
+// Does what PyTorch's store does, in the same order.
 Store::Result<void> FileStore::leave() {
   if (failure_) return *failure_;
   set_timeout(std::min<Milliseconds>(timeout(), std::chrono::seconds(5)));

@@ -1,8 +1,8 @@
-/// FileStore: a store in a file that processes share, on one host or on a file system that knows flock (NFS does).
+/// FileStore: a store in a file that processes share, on one host or on a file system that supports flock (NFS does).
 ///
-/// The file is that of c10d's FileStore, so PyTorch's can share it: values, add, delete, barrier and the count of its users;
-/// queues are ours alone. It belongs to one user, who alone may read it, and grows with every change. A process that dies while
-/// it writes loses that change, and nothing else. Waiting looks again every few milliseconds.
+/// The file has the format of c10d's FileStore, so PyTorch's processes can share it: values, add, delete, barrier and the count
+/// of users. Only Cohort's processes have queues. The file belongs to one user, who alone may read it, and grows with every
+/// change. If a process dies while it writes, only that change is lost. Waiting polls every few milliseconds.
 #pragma once
 
 #include <memory>
@@ -18,15 +18,16 @@ namespace cohort::store {
 
 struct FileStoreOptions {
   std::string path;
-  /// From 0 on: once so many stores on the file have ended and none is left, the last of them removes it.
+  /// The number of workers; -1 keeps the file. Once this many stores on the file have ended and none is left, the last one
+  /// removes it.
   int num_workers = -1;
-  /// What timeout() is afterwards; also for waiting until another process is done with the file.
+  /// The initial timeout() of the store; also the limit for waiting for a lock that another process holds.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
 };
 
 class FileStore final : public Store {
  public:
-  /// Creates the file if there is none. Errors name the file and why it cannot be used.
+  /// Opens the file, or creates it. Errors name the file and say why it cannot be used.
   static Result<std::unique_ptr<FileStore>> open(const FileStoreOptions& options);
   ~FileStore() override;
 
@@ -46,17 +47,17 @@ class FileStore final : public Store {
   Result<std::optional<std::string>> queue_pop(const std::string& key, bool block) override;
   Result<int64_t> queue_len(const std::string& key) override;
   Result<Keys> list_keys() override;
-  /// Another user of the file.
+  /// Opens the file once more, which counts as another user.
   Result<std::unique_ptr<Store>> clone() override;
 
  private:
   FileStore(const FileStoreOptions& options, FileLog log) : options_(options), log_(std::move(log)) {}
   static std::unique_ptr<Table> empty_table();
 
-  /// `use` reads the table, which is up to date.
+  /// Calls `use` to read the table, which is up to date.
   template <class Use>
   auto with_table(const Use& use) -> decltype(use(std::declval<const Table&>()));
-  /// `use` changes the table and says by which entries others are to learn of it.
+  /// Calls `use` to change the table; it also returns the entries that tell other processes of the change.
   template <class Use>
   auto with_log(const Use& use) -> decltype(use(std::declval<Table&>(), std::declval<std::string*>()));
   Result<void> catch_up();
@@ -67,9 +68,9 @@ class FileStore final : public Store {
   std::mutex mutex_;
   FileLog log_;
   std::unique_ptr<Table> table_ = empty_table();
-  /// Entries of PyTorch's that are not values: who uses the file.
+  /// PyTorch's entries that are not values: the count of the file's users.
   std::unique_ptr<Table> counts_ = empty_table();
-  /// Why the file can no longer be used.
+  /// The reason why the file can no longer be used.
   std::optional<base::Error> failure_;
 };
 

@@ -13,7 +13,7 @@ namespace cohort::store {
 struct HashStore::Content {
   using Lock = std::unique_lock<std::mutex>;
 
-  // Any use of the table, then waking those for whom it brought the last key.
+  // Uses the table, then wakes the threads whose last key has arrived.
   template <class Use>
   auto with_table(const Use& use) {
     const Lock lock(mutex);
@@ -22,7 +22,7 @@ struct HashStore::Content {
     return result;
   }
 
-  // The lock is held before and after.
+  // The caller holds the lock before and after.
   Result<void> wait(Lock& lock, const Keys& keys, Pauses::Clock::time_point deadline, Milliseconds timeout) {
     const auto waiter = next_waiter++;
     if (table.wait(waiter, keys)) return {};
@@ -123,7 +123,7 @@ Store::Result<std::optional<std::string>> HashStore::queue_pop(const std::string
     if (value || !block) return value;
     if (auto waited = content_->wait(lock, {key}, deadline, timeout()); !waited) return waited.error();
     if (content_->table.queue_len(key) > 0) continue;
-    // Another thread was faster, or the key has a value, which counts as there and hides the queue.
+    // Another thread was faster, or the key has a value, which counts as existing and hides the queue.
     if (Pauses::Clock::now() >= deadline) return wait_timed_out(timeout(), {key});
     content_->came.wait_for(lock, std::chrono::milliseconds(1));
   }

@@ -1,4 +1,4 @@
-/// HashStore: a store inside one process, for threads that meet, and for tests.
+/// HashStore: a store inside one process, for threads and for tests.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ class HashStore final : public Store {
   Result<std::optional<std::string>> queue_pop(const std::string& key, bool block) override;
   Result<int64_t> queue_len(const std::string& key) override;
   Result<Keys> list_keys() override;
-  /// The content lives as long as one of its stores.
+  /// Shares the content, which lives as long as one of its stores.
   Result<std::unique_ptr<Store>> clone() override;
 
  private:

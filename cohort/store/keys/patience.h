@@ -1,5 +1,5 @@
-/// Patience: how much longer than usual the answers of a store's server may take, for all clients that share it. Whoever knows
-/// that nothing is lost by waiting, such as an agent whose workers have ended, extends it while the clients wait.
+/// Patience: extends the time that a store's server may take for answers, for all clients that share the object. A process that
+/// knows that waiting loses nothing, such as an agent whose workers have ended, extends it while the clients wait.
 #pragma once
 
 #include <chrono>
@@ -8,13 +8,13 @@
 
 namespace cohort::store {
 
-/// Thread-safe.
+/// Thread-safety: all functions may be called from any thread.
 class Patience {
  public:
   using Milliseconds = std::chrono::milliseconds;
-  /// `when_used` is called once, by the first thread whose usual time is over.
+  /// Extends the time. `when_used` is called once, by the first thread whose usual time is over.
   void extend(Milliseconds time, std::function<void()> when_used);
-  /// For a client whose usual time is over: how long it may wait altogether; 0 where nothing was extended.
+  /// Returns how long a client whose usual time is over may wait altogether; 0 if nothing was extended.
   Milliseconds use();
 
  private:

@@ -1,4 +1,4 @@
-/// PrefixStore: a part of another store, as c10d's PrefixStore: its key "a" is "prefix/a" there. Messages name the whole key.
+/// PrefixStore: a part of another store, as c10d's PrefixStore: its key "a" is "prefix/a" there. Errors name the full key.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ struct PrefixStoreOptions {
 
 class PrefixStore final : public Store {
  public:
-  /// Errors: no store.
+  /// Opens the part. An error if `options` has no store.
   static Result<std::unique_ptr<PrefixStore>> open(const PrefixStoreOptions& options);
 
   Result<void> set(const std::string& key, const std::string& value) override;
@@ -25,7 +25,7 @@ class PrefixStore final : public Store {
                                   const std::string& desired) override;
   Result<bool> delete_key(const std::string& key) override;
   Result<bool> check(const Keys& keys) override;
-  /// Of this part alone, as list_keys. (PyTorch's counts the whole store.)
+  /// Counts the keys of this part, as list_keys does. (PyTorch's counts all keys of the store.)
   Result<int64_t> num_keys() override;
   Result<void> wait(const Keys& keys, Milliseconds timeout) override;
   Result<void> append(const std::string& key, const std::string& value) override;
@@ -36,10 +36,10 @@ class PrefixStore final : public Store {
   Result<int64_t> queue_len(const std::string& key) override;
   Result<Keys> list_keys() override;
   Result<void> barrier(const std::string& key, int64_t world_size, Milliseconds timeout) override;
-  /// Of a clone of the other store.
+  /// Makes a PrefixStore on a clone of the other store.
   Result<std::unique_ptr<Store>> clone() override;
 
-  /// The other store's.
+  /// The timeout of the other store.
   Milliseconds timeout() const override { return store_->timeout(); }
   void set_timeout(Milliseconds timeout) override { store_->set_timeout(timeout); }
 

@@ -7,7 +7,7 @@
 
 namespace cohort::store {
 
-// The keys are those of PyTorch's stores that have no barrier of their own, so that both can meet at one.
+// The keys are those of PyTorch's stores that have no barrier of their own, so that both can meet at one barrier.
 Store::Result<void> Store::barrier(const std::string& key, int64_t world_size, Milliseconds timeout) {
   const auto is_open = key + "/last_member";
   const auto count = add(key + "/num_members", 1);

@@ -167,7 +167,7 @@ void Table::arrived(const std::string& key) {
   }
 }
 
-// An entry of a queue is for one: the first that waits for nothing else.
+// An entry of a queue wakes one waiter: the first that waits for nothing else.
 void Table::wake_one(const std::string& key) {
   const auto found = waiters_of_.find(key);
   if (found == waiters_of_.end()) return;

@@ -1,6 +1,6 @@
-/// Table: the content of a store, and who waits for which of its keys. Pure: no clock, no socket.
+/// Table: the content of a store, and the waiters for its keys. Pure: no clock, no socket.
 ///
-/// Semantics are those of torch/csrc/distributed/c10d/TCPStoreLibUvBackend.cpp of PyTorch 2.13.
+/// Behaves as torch/csrc/distributed/c10d/TCPStoreLibUvBackend.cpp of PyTorch 2.13.
 /// Thread-safety: one thread at a time.
 #pragma once
 
@@ -17,47 +17,47 @@
 
 namespace cohort::store {
 
-/// The sum of `number` and the decimal number `before` (null: 0), which is the value of `key`. An error if it is not a number or
-/// the sum has more than 63 bits.
+/// Returns the sum of `number` and the decimal number `before` (null: 0), the value of `key`. Returns an error if `before` is not
+/// a number or the sum needs more than 63 bits.
 base::Result<int64_t> sum_of(const std::string& key, const std::string* before, int64_t number);
 
 class Table {
  public:
   using Waiter = uint64_t;
-  /// Called when all that `waiter` waits for has come, from within the call that brought the last of it.
+  /// Called when all keys that `waiter` waits for exist, from within the call that added the last of them.
   using WhenReady = std::function<void(Waiter waiter)>;
 
   explicit Table(WhenReady when_ready) : when_ready_(std::move(when_ready)) {}
 
   void set(const std::string& key, std::string value);
-  /// Null if there is none.
+  /// Returns the value; null if there is none.
   const std::string* get(const std::string& key) const;
-  /// Adds to the decimal number that is there, 0 if there is none. Errors as for sum_of().
+  /// Adds to the decimal number at `key`, which counts as 0 if it does not exist. Errors as for sum_of().
   base::Result<int64_t> add(const std::string& key, int64_t number);
-  /// Sets `desired` if the value is `expected`, or if there is none and `expected` is empty.
-  /// Returns: the value there is now; `expected` where there is none.
+  /// Sets `desired` if the value is `expected`, or if there is no value and `expected` is empty. Returns the value afterwards;
+  /// `expected` if there is none.
   std::string compare_set(const std::string& key, const std::string& expected, std::string desired);
   void append(const std::string& key, const std::string& value);
   bool delete_key(const std::string& key);
   size_t num_keys() const { return values_.size(); }
   std::vector<std::string> list_keys() const;
 
-  /// Queues are apart from values; one that has entries counts as a key in check() and wait().
+  /// Queues are separate from values. A queue that has entries counts as a key in check() and wait().
   void queue_push(const std::string& key, std::string value);
   std::optional<std::string> queue_pop(const std::string& key);
   size_t queue_len(const std::string& key) const;
 
   bool check(const std::vector<std::string>& keys) const;
-  /// Returns: true if all keys are there; else `waiter` waits for them.
+  /// Returns true if all keys exist; otherwise `waiter` waits for them.
   bool wait(Waiter waiter, const std::vector<std::string>& keys);
-  /// Adds 1 to the number at `key`. From `world_size` on the barrier is open, for good: it serves once.
-  /// Returns: true if it is; others that wait at it hear of it by WhenReady. False: `waiter` waits. An error as of add().
+  /// Adds 1 to the number at `key`. Once it reaches `world_size`, the barrier stays open: it can be used once. Returns true if it
+  /// is open; WhenReady tells the others that wait at it. Returns false if `waiter` waits. Errors as for add().
   base::Result<bool> barrier(Waiter waiter, const std::string& key, int64_t world_size);
   /// Forgets what `waiter` waits for. It stays counted at a barrier.
   void stop_waiting(Waiter waiter);
   size_t num_waiters() const { return waiting_.size(); }
 
-  /// About how much memory it takes: keys, values, entries of queues and what is waited for, with 64 bytes for each of them.
+  /// The approximate memory of the table: keys, values, entries of queues and waiters, plus 64 bytes for each of them.
   size_t num_bytes() const { return num_bytes_; }
 
  private:
@@ -81,7 +81,7 @@ class Table {
   std::unordered_map<std::string, std::string> values_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;
   std::unordered_map<std::string, std::vector<Waiter>> barriers_;
-  std::unordered_map<std::string, std::deque<Waiter>> waiters_of_;  ///< by key, in the order they came
+  std::unordered_map<std::string, std::deque<Waiter>> waiters_of_;  ///< by key, in order of arrival
   std::unordered_map<Waiter, Waiting> waiting_;
   size_t num_bytes_ = 0;
 };

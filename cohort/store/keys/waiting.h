@@ -1,4 +1,4 @@
-/// What stores that wait have in common: texts of time-outs, and looking again after a pause. Private to this folder.
+/// Parts that stores with waiting share: texts of timeouts, and pauses between polls. Private to this folder.
 #pragma once
 
 #include <chrono>
@@ -9,19 +9,19 @@
 
 namespace cohort::store {
 
-/// "wait timeout after 300ms, keys: a, b", as PyTorch says it.
+/// Returns PyTorch's text "wait timeout after 300ms, keys: a, b".
 base::Error wait_timed_out(std::chrono::milliseconds timeout, const Store::Keys& keys);
-/// "barrier timeout after 300ms, key: a"
+/// Returns "barrier timeout after 300ms, key: a".
 base::Error barrier_timed_out(std::chrono::milliseconds timeout, const std::string& key);
 
-/// Pauses that grow from 0.1 ms to `longest`, until the time is over.
+/// Pauses between polls that grow from 0.1 ms to `longest`, until the time is over.
 class Pauses {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit Pauses(std::chrono::milliseconds timeout, std::chrono::milliseconds longest = std::chrono::milliseconds(20))
       : deadline_(base::deadline_after(timeout)), longest_(longest) {}
-  /// Sleeps. False, at once, when the time is over.
+  /// Sleeps for the next pause. Returns false at once if the time is over.
   bool rest();
   std::chrono::milliseconds left() const;
 

@@ -1,4 +1,4 @@
-/// LogLimit: 10 lines at once, then one more each second. Pure. Private to this folder.
+/// LogLimit: limits log lines to 10 at once, then one more each second. Pure. Private to this folder.
 #pragma once
 
 #include <chrono>
@@ -10,9 +10,9 @@ class LogLimit {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// False: this line is to be left out.
+  /// Returns false if this line must be left out.
   bool may_speak(Clock::time_point now);
-  /// Since the last line that was not.
+  /// The number of lines left out since the last line that was written.
   size_t num_left_out() const { return num_left_out_; }
 
  private:

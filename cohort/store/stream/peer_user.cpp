@@ -19,10 +19,10 @@
 namespace cohort::store {
 namespace {
 
-/// States of a socket in the kernel's numbers (linux/tcp_states.h).
+/// The kernel's numbers for states of a socket (linux/tcp_states.h).
 constexpr uint8_t kEstablished = 1;
 constexpr uint8_t kListening = 10;
-/// A socket that no process holds has no inode.
+/// The inode of a socket that no process holds.
 constexpr uint32_t kNoInode = 0;
 
 struct Question {
@@ -35,7 +35,7 @@ struct Answer {
   inet_diag_msg socket{};
 };
 
-/// Copies address and port; 0 of a family that is not TCP's.
+/// Copies address and port. Returns the family; 0 if it is not one of TCP's.
 uint8_t take_end(int socket, int (*ask)(int, sockaddr*, socklen_t*), __be32* address, __be16* port) {
   sockaddr_storage end{};
   socklen_t size = sizeof(end);
@@ -54,8 +54,8 @@ uint8_t take_end(int socket, int (*ask)(int, sockaddr*, socklen_t*), __be32* add
   return static_cast<uint8_t>(end.ss_family);
 }
 
-// The kernel looks up one socket by its two ends and answers before send() returns. A list of all sockets, as in /proc/net/tcp,
-// would take milliseconds for each client.
+// The kernel looks up one socket by its two ends and answers before send() returns. Reading a list of all sockets, as in
+// /proc/net/tcp, would take milliseconds for each client.
 std::optional<inet_diag_msg> look_up(const base::Fd& query, Question question) {
   static std::atomic<uint32_t> last_number = 0;
   question.header.nlmsg_len = sizeof(question);
@@ -66,7 +66,7 @@ std::optional<inet_diag_msg> look_up(const base::Fd& query, Question question) {
   std::memset(question.request.id.idiag_cookie, 0xff, sizeof(question.request.id.idiag_cookie));  // any
   if (::send(query.get(), &question, sizeof(question), 0) != sizeof(question)) return std::nullopt;
   Answer answer;
-  do {  // what follows the first part of an answer is not asked for
+  do {  // only the first part of an answer is needed
     answer = {};
     if (::recv(query.get(), &answer, sizeof(answer), MSG_DONTWAIT) < static_cast<ssize_t>(sizeof(answer.header))) {
       return std::nullopt;
@@ -83,7 +83,7 @@ bool is_at_loopback(const Listener& listener) {
          base::is_loopback(base::numeric_address(reinterpret_cast<sockaddr*>(&end)));
 }
 
-// Of a socket that is surely there and ours.
+// Asks about a socket that exists and belongs to this process.
 bool can_tell_users(const base::Fd& query, int listener) {
   Question question;
   auto& id = question.request.id;
@@ -115,7 +115,7 @@ std::optional<uid_t> user_of_peer(const base::Fd& query, int socket) {
   if (take_end(socket, getsockname, id.idiag_dst, &id.idiag_dport) != question.request.sdiag_family)
     return std::nullopt;
   question.request.idiag_states = 1u << kEstablished;
-  // Without such a connection the kernel names a listener at that address.
+  // If there is no such connection, the kernel names a listener at that address.
   const auto found = look_up(query, question);
   if (!found || found->idiag_state != kEstablished || found->idiag_inode == kNoInode) return std::nullopt;
   return found->idiag_uid;

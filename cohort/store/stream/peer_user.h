@@ -1,5 +1,5 @@
-/// Whose process is at the other end of a TCP connection within this host, of which SO_PEERCRED says nothing. Private to this
-/// folder.
+/// Finds the user whose process has the other end of a TCP connection within this host; SO_PEERCRED does not know it. Private to
+/// this folder.
 #pragma once
 
 #include <sys/types.h>
@@ -13,16 +13,16 @@
 
 namespace cohort::store {
 
-/// What a server that refuses other users' processes asks; it keeps its descriptor, as there may be none left later. A server
-/// refuses them where all `listeners` have loopback addresses, unless COHORT_STORE_ANY_USER is set: then there is none. Warns
-/// where the kernel does not tell who owns a socket. Error: the variable cannot be read.
+/// Opens the descriptor for user_of_peer(). A server keeps it, because none may be left later. A server refuses other users'
+/// processes if all `listeners` have loopback addresses and COHORT_STORE_ANY_USER is not set; otherwise the descriptor is empty.
+/// Warns if the kernel does not tell who owns a socket. Returns an error if the variable is malformed.
 base::Result<base::Fd> open_user_query(const std::vector<Listener>& listeners);
 
-/// The user whose process holds the other end. Nothing if that end is closed or is not in this network namespace: a closed
-/// socket is nobody's any more, and the kernel would say that it is root's. Thread-safety: one thread at a time per `query`.
+/// Returns the user whose process has the other end; nothing if that end is closed or in another network namespace. (Nobody owns
+/// a closed socket, and the kernel would say that root does.) Thread-safety: one thread at a time per `query`.
 std::optional<uid_t> user_of_peer(const base::Fd& query, int socket);
 
-/// This process's own user, or root, who may do everything anyway.
+/// Whether `user` is this process's user, or root, who may do everything anyway.
 bool is_own_user(uid_t user);
 
 }  // namespace cohort::store

@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr int kBacklog = 4096;
-/// Tries of listening at any port.
+/// The number of attempts to listen at a free port.
 constexpr int kMaxPorts = 20;
 constexpr milliseconds kFirstPause{10};
 constexpr milliseconds kLongestConnectPause{500};
@@ -86,7 +86,7 @@ base::Result<Listener> listen_at(const addrinfo& address, int port) {
   return Listener{std::move(socket), bound};
 }
 
-// Waits for the connection that connect() began. Returns: an errno, 0 for success.
+// Waits for the connection that connect() began. Returns an errno, or 0 for success.
 int finish_connecting(int socket, Clock::time_point deadline) {
   if (!wait_for(socket, POLLOUT, deadline)) return ETIMEDOUT;
   int number = 0;
@@ -95,8 +95,8 @@ int finish_connecting(int socket, Clock::time_point deadline) {
   return number;
 }
 
-// Where nobody listens at a port that the kernel may give to a client, it sooner or later gives it to one that knocks there,
-// and connects that with itself.
+// If no process listens at a port that the kernel may give to a client, the kernel at some point gives it to a client that
+// connects to it, and connects that client with itself.
 bool is_own_end(int socket) {
   sockaddr_storage own{};
   sockaddr_storage peer{};
@@ -107,7 +107,7 @@ bool is_own_end(int socket) {
          std::memcmp(&own, &peer, own_size) == 0;
 }
 
-// Of the addresses of a host each has its turn, so that one that swallows what is sent does not hide the others.
+// Shares the time among the addresses of a host, so that an address that drops packets does not hide the others.
 Clock::time_point end_of_turn(size_t num_addresses_left, bool is_only, Clock::time_point deadline) {
   if (is_only) return deadline;
   const auto now = Clock::now();
@@ -125,7 +125,7 @@ base::Result<std::vector<Listener>> listen_once(const std::string& host, int por
   for (const auto* address = list->get(); address; address = address->ai_next) {
     auto listener = listen_at(*address, port);
     if (!listener) {
-      // A machine may have no IPv6 although the resolver names it.
+      // A machine may have no IPv6 although the resolver returns IPv6 addresses.
       if (!first_error) first_error = listener.error();
       if (is_taken(listener.error())) break;
       continue;
@@ -144,7 +144,7 @@ base::Result<std::vector<Listener>> listen_once(const std::string& host, int por
 
 base::Result<std::vector<Listener>> listen_on(const std::string& host, int port, base::IpFamily family) {
   auto listeners = listen_once(host, port, family);
-  // A port that is free in one family may be taken in the other. Where any will do, there are others.
+  // A port that is free in one family may be in use in the other. If any port will do, others are tried.
   for (int i = 0; i < kMaxPorts && port == 0 && !listeners && is_taken(listeners.error()); ++i) {
     listeners = listen_once(host, port, family);
   }

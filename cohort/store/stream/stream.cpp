@@ -39,7 +39,7 @@ Result<size_t> SocketStream::receive(char* buffer, size_t size, Clock::time_poin
     if (auto ready = wait_for(POLLIN, deadline); !ready) return ready.error();
     const auto received = recv(socket_.get(), buffer, size, MSG_DONTWAIT);
     if (received >= 0) return static_cast<size_t>(received);
-    // Closed there before all that was sent had been read.
+    // The server closed the connection before it had read everything.
     if (errno == ECONNRESET) return 0;
     if (errno != EINTR && errno != EAGAIN) return Error(base::errno_text(errno));
   }

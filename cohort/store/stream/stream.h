@@ -1,4 +1,4 @@
-/// Stream: bytes to and from a server, as they are or within TLS, until a deadline. Private to this folder.
+/// Stream: sends bytes to a server and receives them, directly or with TLS, within a deadline. Private to this folder.
 ///
 /// Thread-safety: one thread at a time.
 #pragma once
@@ -18,15 +18,15 @@ class Stream {
   using Clock = std::chrono::steady_clock;
 
   virtual ~Stream() = default;
-  /// Sends all of them.
+  /// Sends all bytes.
   virtual base::Result<void> send(std::string_view bytes, Clock::time_point deadline) = 0;
-  /// Waits for some bytes and returns how many there are; 0: the server has closed the connection.
+  /// Waits for some bytes and returns their number; 0 means that the server has closed the connection.
   virtual base::Result<size_t> receive(char* buffer, size_t size, Clock::time_point deadline) = 0;
-  /// A new connection would fail in the same way as this one did.
+  /// Whether a new connection would fail in the same way.
   virtual bool is_hopeless() const { return false; }
 };
 
-/// Opens a connection in another way than by TCP: for tests that answer themselves.
+/// Opens a connection without TCP, for tests that write the answers themselves.
 using OpenStream = std::function<std::unique_ptr<Stream>()>;
 
 /// A connected socket.

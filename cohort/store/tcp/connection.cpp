@@ -28,7 +28,7 @@ bool Connection::send_answers() {
   return is_whole;
 }
 
-// Once it is the larger part, so that each byte is moved at most once more.
+// Removes sent bytes once they are the larger part, so that each byte is moved at most once more.
 void Connection::drop_sent() {
   if (num_sent_ == answers_.size()) {
     std::string().swap(answers_);

@@ -20,26 +20,26 @@ class Connection {
   RequestReader& requests() { return requests_; }
   bool is_validated() const { return is_validated_; }
   void set_validated() { is_validated_ = true; }
-  /// It has proved that it has the server's token.
+  /// Whether it has proved that it has the server's token.
   bool is_trusted() const { return is_trusted_; }
   void set_trusted() { is_trusted_ = true; }
 
   enum class Input { kSome, kNone, kEnd };
-  /// Takes what has come, as much as `buffer` holds at most.
+  /// Receives the bytes that have arrived, at most as many as `buffer` holds.
   Input receive(std::span<char> buffer);
   void answer(std::string_view bytes) { answers_.append(bytes); }
-  /// Sends what the socket takes. False: the connection is broken.
+  /// Sends what the socket accepts. Returns false if the connection is broken.
   bool send_answers();
   bool has_answers() const { return num_sent_ < answers_.size(); }
-  /// True while it takes its answers too slowly to be asked for more.
+  /// Whether it accepts its answers too slowly to read more requests from it.
   bool is_congested() const { return answers_.size() - num_sent_ > kMostAnswers; }
 
-  /// What it holds: requests that are not complete, answers that are not sent.
+  /// The bytes that it holds: incomplete requests, and answers that are not sent.
   size_t num_bytes() const { return requests_.num_bytes_held() + answers_.size(); }
 
-  /// What epoll was told last.
+  /// The events that epoll was last told to watch.
   uint32_t watched_events = 0;
-  /// What the server has counted of num_bytes().
+  /// The part of num_bytes() that the server has counted.
   size_t counted_bytes = 0;
 
  private:

@@ -8,8 +8,8 @@
 namespace cohort::store {
 namespace {
 
-// The fields of each query: k key, v value, q number of 8 bytes, d number of 4 bytes, n a count after which the rest of the
-// layout comes so many times.
+// The fields of each query: k key, v value, q number of 8 bytes, d number of 4 bytes, n a count of how often the rest of the
+// layout is repeated.
 const char* layout_of(Query query) {
   switch (query) {
     case Query::kValidate:
@@ -99,7 +99,7 @@ bool RequestReader::begin() {
   return true;
 }
 
-// False: not all of it is there yet, or it is refused.
+// Returns false if the field is incomplete or refused.
 bool RequestReader::read_field() {
   uint64_t number = 0;
   std::string text;
@@ -163,7 +163,7 @@ bool RequestReader::take_text(uint64_t limit, std::string* text) {
   return true;
 }
 
-// What has been taken goes away once it is the larger part, so that each byte is moved at most twice.
+// Removes parsed bytes once they are the larger part, so that each byte is moved at most twice.
 void RequestReader::drop_taken() {
   if (position_ == bytes_.size()) {
     std::string().swap(bytes_);
@@ -176,7 +176,7 @@ void RequestReader::drop_taken() {
 }
 
 size_t RequestReader::num_bytes_held() const {
-  // What was announced last is still to come, or in bytes_.
+  // The text whose size was read last is still to come, or in bytes_.
   return bytes_.size() + (is_begun_ ? static_cast<size_t>(num_content_bytes_ - text_size_.value_or(0)) : 0);
 }
 

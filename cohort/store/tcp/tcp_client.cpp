@@ -34,7 +34,7 @@ std::string end_of_connection(int socket, int (*ask)(int, sockaddr*, socklen_t*)
 
 }  // namespace
 
-// One with a cause may as well be a store that has just ended.
+// A refusal with a cause may also come from a store that has just ended.
 bool is_refusal(const Error& error) { return error.message().starts_with("refused: ") && !error.cause(); }
 
 TcpClient::TcpClient(const TcpClientOptions& options, base::Fd socket)
@@ -111,7 +111,7 @@ Store::Result<void> TcpClient::prove_token() {
       .with_hint("give every process of the job the same token");
 }
 
-// Whether a new client without a token is told that it needs one.
+// Whether the server tells a new client without a token that it needs one.
 bool TcpClient::is_token_wanted() const {
   auto socket = connect_to(options_.host, options_.port, kProbeTime, options_.family);
   if (!socket) return false;
@@ -211,7 +211,7 @@ Store::Result<std::string> TcpClient::receive_text() {
   const auto size = receive_number(8, options_.answer_timeout);
   if (!size) return size.error();
   if (*size > kMaxAnswerBytes) return lost(fmt::format("it announces a value of {} bytes", *size));
-  // Memory is taken as bytes come: so many may be announced, and never sent.
+  // Allocates memory as bytes arrive: a server may announce many bytes and never send them.
   std::string text;
   while (text.size() < *size) {
     const auto begin = text.size();
@@ -241,7 +241,7 @@ Store::Result<bool> TcpClient::await(Request request, Milliseconds timeout) {
   auto answer = receive_number(1, options_.answer_timeout);
   if (!answer) return answer.error();
   if (!is_late || *answer == static_cast<uint64_t>(kCanceled)) return !is_late;
-  // It came while we took the request back; the answer to that follows.
+  // The answer came while the request was being canceled; the answer to the cancellation follows.
   if (answer = receive_number(1, options_.answer_timeout); !answer) return answer.error();
   return true;
 }
@@ -348,7 +348,7 @@ Store::Result<std::optional<std::string>> TcpClient::queue_pop(const std::string
       return std::optional(std::move(*value));
     }
     if (!block) return std::optional<std::string>();
-    // Another client was faster, or the key has a value, which counts as there and hides the queue.
+    // Another client was faster, or the key has a value, which counts as existing and hides the queue.
     if (!pauses.rest()) return wait_timed_out(timeout(), {key});
   }
 }

@@ -1,4 +1,4 @@
-/// TcpClient: a store on another process's server: ours (tcp_server.h), or that of PyTorch's and LibTorch's TCPStore.
+/// TcpClient: a store on another process's server: ours (tcp_server.h), or the server of PyTorch's and LibTorch's TCPStore.
 #pragma once
 
 #include <memory>
@@ -15,25 +15,26 @@ namespace cohort::store {
 struct TcpClientOptions {
   std::string host = "127.0.0.1";
   int port = 29500;
-  /// For connecting, and what timeout() is afterwards.
+  /// The limit for connecting, and the initial timeout() of the store.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
   base::IpFamily family = base::IpFamily::kAny;
-  /// For the answer to a request that the server does not wait with, and for room in a connection that is full.
+  /// The limit for answers to requests that the server answers at once, and for waiting until a full connection accepts more
+  /// data.
   std::chrono::milliseconds answer_timeout = std::chrono::seconds(60);
-  /// May make answer_timeout longer, for this client and its clones; null: nothing does.
+  /// Makes answer_timeout longer for this client and its clones. If null, it stays as it is.
   std::shared_ptr<Patience> patience;
-  /// Not empty: the server must have the same (token.h).
+  /// If not empty, the server must have the same token (token.h).
   std::string token;
 };
 
-/// Whether connect() has found a store, which will not have this process: one of them has a token that the other lacks.
+/// Whether connect() has found a store that refuses this process: one of them has a token that the other lacks.
 bool is_refusal(const base::Error& error);
 
 class TcpClient final : public Store {
  public:
-  /// Waits until a server answers there.
+  /// Waits until a server answers at that address.
   static Result<std::unique_ptr<TcpClient>> connect(const TcpClientOptions& options);
-  /// On a connection to a store that there is already; for tests, in which a store answers what it likes.
+  /// Uses an existing connection to a store; for tests, in which a store answers as it likes.
   static std::unique_ptr<TcpClient> on(base::Fd socket, const TcpClientOptions& options);
 
   Result<void> set(const std::string& key, const std::string& value) override;
@@ -57,7 +58,7 @@ class TcpClient final : public Store {
   void interrupt() override;
   bool can_be_interrupted() const override { return true; }
 
-  /// Numeric addresses of this connection's two ends, without ports.
+  /// The numeric addresses of this connection's two ends, without ports.
   std::string own_address() const;
   std::string server_address() const;
 
@@ -66,34 +67,34 @@ class TcpClient final : public Store {
 
   Result<void> begin();
   Result<void> prove_token();
-  /// For requests without an answer. Waits for the server where it may refuse the keys.
+  /// Sends a request that has no answer. Waits for the server if it may refuse the keys.
   Result<void> tell(Request request);
   Result<void> ping();
   Result<void> await_echo(uint32_t number, Milliseconds timeout);
   bool is_token_wanted() const;
-  /// The request's keys are the user's; on the wire they begin with "/", as PyTorch's do.
+  /// Sends a request with the user's keys; on the wire they begin with "/", as PyTorch's do.
   Result<void> send(Request request);
   Result<void> send_bytes(std::string_view bytes);
   Result<void> receive(char* bytes, size_t size, Milliseconds timeout);
   Result<uint64_t> receive_number(size_t width, Milliseconds timeout);
   Result<std::string> receive_text();
   Result<int64_t> ask_number(Request request);
-  /// Sends a kWait or kBarrier and waits for its answer; takes it back when the time is over.
+  /// Sends a kWait or kBarrier and waits for its answer; cancels it after the timeout.
   Result<bool> await(Request request, Milliseconds timeout);
   enum class Ready { kYes, kNo, kInterrupted };
   Ready poll_socket(short events, std::chrono::steady_clock::time_point deadline);
-  /// The same for an answer, or for room in a full connection. `timeout` becomes what was waited where patience made it longer.
+  /// Waits for an answer, or until a full connection accepts more. Sets `timeout` to the time waited if patience made it longer.
   Ready await_server(short events, std::chrono::steady_clock::time_point begin, Milliseconds* timeout);
   Result<void> wait_locked(const Keys& keys, Milliseconds timeout);
-  /// Ends the connection: an answer that is awaited no more would be taken for the next one.
+  /// Ends the connection, because an answer that arrives later would be taken for the next one.
   base::Error lost(const std::string& what);
 
   const TcpClientOptions options_;
   std::mutex mutex_;
   base::Fd socket_;
-  /// Readable once interrupted.
+  /// Readable once the client is interrupted.
   const base::Fd interrupt_;
-  /// Keys were named that a server with a token would have refused.
+  /// Whether a request has named keys that a server with a token would have refused.
   bool has_named_protected_keys_ = false;
   std::optional<base::Error> refusal_;
 };

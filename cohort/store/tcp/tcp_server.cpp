@@ -36,11 +36,11 @@ namespace {
 constexpr uint64_t kStop = 0;
 constexpr size_t kMiB = 1024 * 1024;
 constexpr size_t kUsualMiB = 1024;
-/// A client that holds no more is not dropped because others hold much.
+/// A client that holds no more than this is not dropped because others hold much.
 constexpr size_t kSmallBytes = 64 * 1024;
-constexpr uint64_t kFirstClient = 1 << 16;  // below: stop and the listeners
+constexpr uint64_t kFirstClient = 1 << 16;  // smaller numbers: the stop event and the listeners
 
-// A descriptor per client: as many as we may have.
+// Raises the limit of open files: each client needs a descriptor.
 void allow_many_files() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -124,7 +124,7 @@ class TcpServer::Loop {
     while (true) {
       base::Fd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!socket) {
-        // Without descriptors it fails so even where nobody knocks.
+        // If no descriptors are left, accept fails like this even if no client connects.
         if ((errno != EMFILE && errno != ENFILE) || !is_readable(listener)) return;
         if (!make_room()) return refuse_one(listener);
         continue;
@@ -140,7 +140,7 @@ class TcpServer::Loop {
     }
   }
 
-  // Other users of this host could change a job's keys.
+  // Refuses other users of this host, who could change a job's keys.
   bool is_of_own_user(int socket) {
     const auto user = user_of_peer(user_query_, socket);
     if (!user || is_own_user(*user)) return user.has_value();
@@ -149,7 +149,7 @@ class TcpServer::Loop {
     return false;
   }
 
-  // Drops the oldest client that has not yet shown that it is a store's client.
+  // Drops the oldest client that has not yet shown that it speaks the protocol.
   bool make_room() {
     if (unproven_.empty()) return false;
     complain("the store drops a client that has sent nothing yet: it has no file descriptors left for others");
@@ -157,7 +157,7 @@ class TcpServer::Loop {
     return true;
   }
 
-  // Out of descriptors: the spare one takes the connection and ends it, so that it does not knock for ever.
+  // If no descriptors are left, accepts the connection with the spare one and closes it, so that it does not wait for ever.
   void refuse_one(int listener) {
     base::warn_once("the store has no file descriptors left for more clients than " + std::to_string(clients_.size()) +
                     "; raise the limit of open files (ulimit -n)");
@@ -183,7 +183,7 @@ class TcpServer::Loop {
     }
   }
 
-  // Stops where answers pile up; flush() goes on.
+  // Stops if answers pile up; flush() goes on.
   void answer_requests(uint64_t id, Connection& client) {
     while (!client.is_congested()) {
       auto request = client.requests().next();
@@ -204,15 +204,15 @@ class TcpServer::Loop {
     client.counted_bytes = client.num_bytes();
   }
 
-  // Each returns: why the client has to go if there is no memory for it, or an empty text. Where the store is full, others can go
-  // on: only what is to stay is refused, and clients that hold much.
+  // Both functions return the reason why the client must be dropped if there is no memory for it, or an empty text. While the
+  // store is full, only requests that store something and clients that hold much are refused.
   std::string find_room_for(const Request& request) const {
     if (!stores_something(request.query)) return {};
     size_t size = 0;
     for (const auto& key : request.keys) size += key.size();
     for (const auto& value : request.values) size += value.size();
     auto problem = find_room(size, max_bytes_);
-    // Clients wait before they read. A wait for keys that are there leaves nothing behind.
+    // Clients wait before they read. A wait for keys that exist stores nothing.
     if (!problem.empty() && request.query == Query::kWait && table_.check(request.keys)) return {};
     return problem;
   }
@@ -236,7 +236,7 @@ class TcpServer::Loop {
     drop(id);
   }
 
-  // A client that does so again and again must not fill the log.
+  // Limits the lines of a client that fails again and again, so that it does not fill the log.
   void complain(const std::string& text) {
     const auto num_left_out = complaints_.num_left_out();
     if (!complaints_.may_speak(std::chrono::steady_clock::now())) return;
@@ -254,7 +254,7 @@ class TcpServer::Loop {
     num_clients_ = clients_.size();
   }
 
-  // Returns: why the client cannot be served any more, or an empty text.
+  // Returns the reason why the client must be dropped, or an empty text.
   std::string answer(uint64_t id, Connection& client, Request& request) {
     if (!client.is_validated()) {
       if (request.query != Query::kValidate || request.number != kMagic)
@@ -297,7 +297,7 @@ class TcpServer::Loop {
     put_texts(bytes, keys);
   }
 
-  // Each challenge serves for one try.
+  // Sends a challenge, which is valid for one attempt.
   void challenge(uint64_t id, std::string* bytes) {
     auto& nonce = challenges_[id] = random_nonce();
     bytes->push_back(token_.empty() ? char{0} : char{1});
@@ -420,9 +420,9 @@ class TcpServer::Loop {
     touched_.push_back(id);
   }
 
-  // Sends what this round has brought, and watches each client for what it needs next.
+  // Sends the answers of this round, and watches each client for what it needs next.
   void flush() {
-    for (size_t i = 0; i < touched_.size(); ++i) {  // grows
+    for (size_t i = 0; i < touched_.size(); ++i) {  // touched_ grows
       const auto id = touched_[i];
       const auto found = clients_.find(id);
       if (found == clients_.end()) continue;
@@ -447,7 +447,7 @@ class TcpServer::Loop {
   }
 
   const std::vector<Listener> listeners_;
-  const base::Fd user_query_;  ///< empty: serves every user
+  const base::Fd user_query_;  ///< if empty, every user is served
   const std::string token_;
   const size_t max_bytes_;
   base::Fd epoll_;
@@ -455,16 +455,17 @@ class TcpServer::Loop {
   base::Fd spare_;
   std::thread thread_;
 
-  // Of the thread.
+  // The members from here on belong to the thread.
   Table table_;
   Clients clients_;
   size_t num_client_bytes_ = 0;
   uint64_t next_id_ = kFirstClient;
   std::vector<uint64_t> touched_;
-  std::set<uint64_t> unproven_;  ///< have not sent kValidate, oldest first
+  std::set<uint64_t> unproven_;  ///< clients that have not sent kValidate, oldest first
   std::unordered_map<uint64_t, std::string> challenges_;
   LogLimit complaints_;
-  std::vector<char> buffer_ = std::vector<char>(64 * 1024);  ///< not on the stack, which may be no larger (ulimit -s)
+  std::vector<char> buffer_ =
+      std::vector<char>(64 * 1024);  ///< not on the stack, which may be limited to less (ulimit -s)
   std::atomic<size_t> num_clients_ = 0;
 };
 

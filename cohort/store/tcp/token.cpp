@@ -39,7 +39,7 @@ base::Result<std::string> read_token_file(const std::string& path) {
   }
   if (info.st_size > kMostBytes)
     return Error(fmt::format("the token file \"{}\" has more than {} bytes", path, kMostBytes));
-  // The file that was looked at, whatever the path names by now.
+  // Reads the file that was checked, even if the path names another file by now.
   auto text = base::read_file("/proc/self/fd/" + std::to_string(file.get()));
   if (!text) return Error(fmt::format("cannot read the token file \"{}\"", path)).caused_by(text.error());
   auto token = base::trim(*text);
@@ -56,7 +56,7 @@ base::Result<std::string> find_token(const std::string& file) {
 std::string random_nonce() {
   std::string nonce(kNonceBytes, '\0');
   if (getrandom(nonce.data(), nonce.size(), 0) == static_cast<ssize_t>(nonce.size())) return nonce;
-  std::random_device random;  // a kernel without getrandom
+  std::random_device random;  // for kernels without getrandom
   for (auto& byte : nonce) byte = static_cast<char>(random());
   return nonce;
 }
@@ -71,7 +71,7 @@ std::string proof_of(Side side, const std::string& token, std::string_view serve
             reinterpret_cast<const unsigned char*>(message.data()), message.size(),
             reinterpret_cast<unsigned char*>(proof.data()), nullptr)) {
     base::log_error("cannot compute HMAC-SHA-256: " + openssl_error());
-    return random_nonce();  // proves nothing
+    return random_nonce();  // a proof that never matches
   }
   return proof;
 }

@@ -15,7 +15,7 @@ unsigned char* bytes_of(std::string& text) { return reinterpret_cast<unsigned ch
 }  // namespace
 
 std::string to_base64(std::string_view bytes) {
-  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // OpenSSL ends it with a zero
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // OpenSSL appends a zero byte
   EVP_EncodeBlock(bytes_of(text), bytes_of(bytes), static_cast<int>(bytes.size()));
   text.pop_back();
   return text;
@@ -24,7 +24,7 @@ std::string to_base64(std::string_view bytes) {
 std::optional<std::string> from_base64(std::string_view text) {
   const auto end = std::min(text.find('='), text.size());
   const auto num_padding = text.size() - end;
-  // OpenSSL takes white space at both ends, padding anywhere, and '-' as an end.
+  // OpenSSL would accept white space at both ends, padding anywhere, and '-' as an end.
   if (text.size() % 4 != 0 || num_padding > 2 || text.find_first_not_of('=', end) != std::string_view::npos ||
       text.substr(0, end).find_first_not_of(kAlphabet) != std::string_view::npos) {
     return std::nullopt;

@@ -1,4 +1,4 @@
-/// Base64 with padding (RFC 4648), in which etcd's JSON carries bytes. Pure. Private to this folder.
+/// Base64 with padding (RFC 4648), the encoding of bytes in etcd's JSON. Pure. Private to this folder.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 namespace cohort::store {
 
 std::string to_base64(std::string_view bytes);
-/// Nothing for what is no base64.
+/// Returns nothing if the text is not base64.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace cohort::store

@@ -1,4 +1,4 @@
-/// Why a server's certificate is not trusted. Private to this folder.
+/// Explains why a server's certificate is not trusted. Private to this folder.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ struct x509_st;
 
 namespace cohort::store {
 
-/// What is wrong with the certificate, given OpenSSL's number for it (X509_V_ERR_...), as "its certificate has expired ...".
-/// `depth`: 0 for the server's own, else that of an authority above it. Pure.
+/// Describes the problem with the certificate, given OpenSSL's number for it (X509_V_ERR_...), as "its certificate has expired
+/// ...". `depth` is 0 for the server's own certificate, else that of an authority above it. Pure.
 base::Error certificate_problem(int problem, int depth, x509_st* certificate, const std::string& host,
                                 const TlsOptions& options);
 

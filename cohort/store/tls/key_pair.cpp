@@ -38,7 +38,7 @@ Result<std::string> KeyPair::secret_with(std::string_view other) const {
   if (!key || !context || EVP_PKEY_derive_init(context.get()) != 1 ||
       EVP_PKEY_derive_set_peer(context.get(), key.get()) != 1 ||
       EVP_PKEY_derive(context.get(), bytes_of(secret), &size) != 1 || size != secret.size()) {
-    return Error("this is no public key (X25519)").caused_by(Error(openssl_error()));
+    return Error("this is not a public key (X25519)").caused_by(Error(openssl_error()));
   }
   return secret;
 }

@@ -1,5 +1,5 @@
-/// KeyPair: two processes that know each other's public key have a secret in common, which nobody learns who sees both public
-/// keys (X25519). It does not say whose a public key is.
+/// KeyPair: gives two processes that know each other's public key a common secret, which nobody who sees only the public keys can
+/// learn (X25519). It does not prove whose a public key is.
 #pragma once
 
 #include <memory>
@@ -14,15 +14,15 @@ namespace cohort::store {
 
 inline constexpr size_t kPublicKeyBytes = 32;
 
-/// Thread-safety: const after creation.
+/// Thread-safety: immutable after creation.
 class KeyPair {
  public:
-  /// A new one. Error: OpenSSL has no random numbers or no X25519.
+  /// Creates a new key pair. Errors: OpenSSL has no random numbers or no X25519.
   static base::Result<KeyPair> create();
 
-  /// kPublicKeyBytes bytes.
+  /// The public key, kPublicKeyBytes long.
   const std::string& public_key() const { return public_key_; }
-  /// The same text on both sides. Error: `other` is no public key.
+  /// Returns the secret, which is the same on both sides. An error if `other` is not a public key.
   base::Result<std::string> secret_with(std::string_view other) const;
 
  private:

@@ -1,15 +1,16 @@
-/// What all that uses OpenSSL has to do and to say. Private to this folder.
+/// Startup and error texts for all uses of OpenSSL. Private to this folder.
 #pragma once
 
 #include <string>
 
 namespace cohort::store {
 
-/// To be called before anything else of OpenSSL. It then reads no openssl.cnf, which may be of another release than the one
-/// that is linked in, and leaves the end of the process alone, where threads may still use it. Later calls cost nothing.
+/// Must be called before any other function of OpenSSL. OpenSSL then reads no openssl.cnf, which may be of another release than
+/// the library that is linked in, and does not clean up at the end of the process, when threads may still use it. Later calls
+/// cost nothing.
 void start_openssl();
 
-/// What failed first in this thread, in OpenSSL's words, such as "key values mismatch". Forgets all that failed.
+/// Returns this thread's first OpenSSL error, in OpenSSL's words, such as "key values mismatch". Clears all errors.
 std::string openssl_error();
 
 }  // namespace cohort::store

@@ -24,7 +24,7 @@ const std::string& key_file(const TlsOptions& options) {
   return options.key_file.empty() ? options.certificate_file : options.key_file;
 }
 
-// With the reason, which OpenSSL does not always know.
+// Checks a file, to report the reason, which OpenSSL does not always know.
 Result<void> look_at(const char* what, const std::string& path) {
   const base::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!file) return Error(fmt::format("cannot open the {} \"{}\": {}", what, path, base::errno_text(errno)));
@@ -33,7 +33,7 @@ Result<void> look_at(const char* what, const std::string& path) {
   return Error(fmt::format("the {} \"{}\" is not a regular file", what, path));
 }
 
-// Of OpenSSL's readers of certificates, of lists of them and of keys, each says so in its own way.
+// OpenSSL's readers of certificates, of lists of certificates and of keys each have another code for this.
 bool is_no_pem(unsigned long code) {
   const int reason = ERR_GET_REASON(code);
   switch (ERR_GET_LIB(code)) {
@@ -66,7 +66,7 @@ Result<void> trust(SSL_CTX* context, const std::string& path) {
   return {};
 }
 
-// Instead of a question on the terminal.
+// Replaces OpenSSL's question on the terminal.
 int no_passphrase(char*, int, int, void* was_asked) {
   *static_cast<bool*>(was_asked) = true;
   return -1;
@@ -90,7 +90,7 @@ Result<void> load_certificate(SSL_CTX* context, const TlsOptions& options) {
   const auto& path = options.certificate_file;
   if (path.empty()) return {};
   if (auto looked = look_at("certificate file", path); !looked) return looked;
-  // First the key: a certificate that another key belongs to drops it, of whatever kind both are.
+  // Loads the key first: a certificate that does not match the key removes it, whatever their kinds.
   if (auto loaded = load_key(context, key_file(options)); !loaded) return loaded;
   if (SSL_CTX_use_certificate_chain_file(context, path.c_str()) != 1) {
     return bad_file("certificate file", path, "certificate");
@@ -110,7 +110,7 @@ Result<TlsContext> make_tls_context(const TlsOptions& options) {
   TlsContext context(SSL_CTX_new(TLS_client_method()));
   if (!context) return Error("cannot begin with TLS: " + openssl_error());
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
-  // The certificate of an authority below the root is enough, as for other clients of etcd.
+  // The certificate of an intermediate authority is enough, as for other clients of etcd.
   X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context.get()), X509_V_FLAG_PARTIAL_CHAIN);
   if (auto trusted = trust(context.get(), options.ca_file); !trusted) return trusted.error();
   if (auto loaded = load_certificate(context.get(), options); !loaded) return loaded.error();

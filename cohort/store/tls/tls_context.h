@@ -1,4 +1,4 @@
-/// TlsContext: what OpenSSL makes of TlsOptions. Private to this folder.
+/// TlsContext: creates OpenSSL's context from TlsOptions. Private to this folder.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@ namespace cohort::store {
 struct TlsContextDeleter {
   void operator()(ssl_ctx_st* context) const;
 };
-/// OpenSSL's SSL_CTX, for clients that check the server's certificate; TLS 1.2 or later.
+/// OpenSSL's SSL_CTX for clients that check the server's certificate; TLS 1.2 or later.
 using TlsContext = std::unique_ptr<ssl_ctx_st, TlsContextDeleter>;
 
-/// Reads the files. Errors name the file and what is wrong with it.
+/// Reads the files. Errors name the file and say what is wrong with it.
 base::Result<TlsContext> make_tls_context(const TlsOptions& options);
 
-/// What to say of a key that other users of this host can read or write; empty if there is nothing to say.
+/// Returns a warning if other users of this host can read or write the key file, otherwise an empty text.
 std::string doubt_about_key(const TlsOptions& options);
 
 }  // namespace cohort::store

@@ -26,7 +26,7 @@ bool is_address(const std::string& host) {
          inet_pton(AF_INET6, host.c_str(), address.data()) == 1;
 }
 
-// Answers to our certificate, or to its absence. Which one it is differs from server to server.
+// Alerts that answer our certificate, or a missing one. Servers use different alerts for this.
 bool is_about_our_certificate(int reason) {
   switch (reason) {
     case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
@@ -61,7 +61,7 @@ Result<void> TlsStream::begin() {
   inbox_ = BIO_new(BIO_s_mem());
   outbox_ = BIO_new(BIO_s_mem());
   SSL_set_bio(ssl_, inbox_, outbox_);
-  // A certificate for a name is one for subjectAltName; nobody puts names elsewhere any more.
+  // Only names in subjectAltName count; certificates have names nowhere else any more.
   SSL_set_hostflags(ssl_, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
   const bool is_set =
       is_address(host_) ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_), host_.c_str()) == 1
@@ -73,7 +73,7 @@ Result<void> TlsStream::begin() {
 
 Result<void> TlsStream::shake_hands(std::unique_ptr<Stream> wire, Clock::time_point deadline) {
   wire_ = std::move(wire);
-  // The problem, while the certificate it is about is at hand.
+  // The problem is recorded while OpenSSL has the certificate that it is about.
   std::optional<Error> distrust;
   struct Watcher {
     const TlsStream* stream;
@@ -156,7 +156,7 @@ Error TlsStream::hopeless(Error error) {
   return error;
 }
 
-// Of SSL_ERROR_SSL.
+// Explains SSL_ERROR_SSL.
 Error TlsStream::explain() {
   const int reason = ERR_GET_REASON(ERR_peek_error());
   const auto text = openssl_error();
@@ -175,10 +175,10 @@ Error TlsStream::explain_alert(const std::string& alert) {
   }
   return hopeless(
       Error(fmt::format("it does not take the certificate in \"{}\" ({})", options_.certificate_file, alert))
-          .with_hint("it must be signed by an authority in etcd's --trusted-ca-file, and not have expired"));
+          .with_hint("give one that an authority in etcd's --trusted-ca-file has signed, and that has not expired"));
 }
 
-// Whoever hung up may have said why just before.
+// Reads what the server sent before it closed the connection: it may say why.
 Error TlsStream::last_words(Error lost) {
   char byte;
   while (true) {

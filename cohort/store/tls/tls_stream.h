@@ -1,5 +1,4 @@
-/// TlsStream: TLS over another stream, as a client. The server must prove that it is the host that was asked for. Private to
-/// this folder.
+/// TlsStream: TLS over another stream, for a client. The server must prove that it is the requested host. Private to this folder.
 #pragma once
 
 #include <functional>
@@ -16,11 +15,12 @@ namespace cohort::store {
 
 class TlsStream final : public Stream {
  public:
-  /// Reads the files. `host`: a name, or an address without brackets. Errors are of files that have to be put right.
+  /// Reads the files. `host` is a name, or an address without brackets. Errors are about files that must be corrected.
   static base::Result<std::unique_ptr<TlsStream>> create(const std::string& host, const TlsOptions& options);
   ~TlsStream() override;
 
-  /// To be called once, before the others. is_hopeless() after an error: certificates are wrong, or there is no TLS.
+  /// Must be called once, before the other functions. After an error is_hopeless() says whether certificates are wrong, or TLS is
+  /// missing.
   base::Result<void> shake_hands(std::unique_ptr<Stream> wire, Clock::time_point deadline);
 
   base::Result<void> send(std::string_view bytes, Clock::time_point deadline) override;
@@ -30,8 +30,8 @@ class TlsStream final : public Stream {
  private:
   TlsStream(std::string host, const TlsOptions& options) : host_(std::move(host)), options_(options) {}
   base::Result<void> begin();
-  /// Calls a function of OpenSSL until it needs no more bytes from the wire, which it gets, and sends those it made. Returns
-  /// its result; 0: the server has closed the connection.
+  /// Calls a function of OpenSSL until it needs no more bytes from the wire; receives those bytes and sends those that it makes.
+  /// Returns its result; 0 means that the server has closed the connection.
   base::Result<int> run(const std::function<int()>& step, Clock::time_point deadline);
   base::Result<void> empty_outbox(Clock::time_point deadline);
   base::Result<size_t> fill_inbox(Clock::time_point deadline);
@@ -45,7 +45,7 @@ class TlsStream final : public Stream {
   std::unique_ptr<Stream> wire_;
   TlsContext context_;
   ssl_st* ssl_ = nullptr;
-  /// Encrypted bytes that came and that are to go. Belong to ssl_.
+  /// Encrypted bytes that arrived, and those to be sent. They belong to ssl_.
   bio_st* inbox_ = nullptr;
   bio_st* outbox_ = nullptr;
   bool is_hopeless_ = false;

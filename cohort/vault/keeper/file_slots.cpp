@@ -30,7 +30,7 @@ void FileSlots::drop(VaultClient& vault) {
   for (int slot = 0; slot < 2; ++slot) {
     if (!files_[slot]) continue;
     files_[slot]->invalidate();
-    (void)vault.drop(id_of(place_.rank, slot));  // local rank 0 may have been here before it was made
+    (void)vault.drop(id_of(place_.rank, slot));  // local rank 0 may have deleted stale files before it was created
   }
 }
 

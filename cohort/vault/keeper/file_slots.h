@@ -1,6 +1,6 @@
-/// FileSlots: this rank's two memory files in the launcher's vault, by turns: one has the generation that all ranks have, the
-/// other is written next.
-/// Thread-safety: none.
+/// FileSlots: this rank's two memory files on the launcher's snapshot server, used alternately: one has the version that all
+/// ranks have, the other is written next.
+/// Thread-safety: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@
 
 namespace cohort::vault {
 
-/// Files grow by more than is asked for, as descriptions vary a little in length.
+/// Files are created with this much extra space, because descriptions vary a little in length.
 constexpr uint64_t kSpareBytes = uint64_t{64} << 10;
 
 class FileSlots {
  public:
-  /// `place` must outlive this.
+  /// `place` must outlive this object.
   explicit FileSlots(const Place& place) : place_(place) {}
 
-  /// A file that the vault has; `is_complete`: all ranks have its generation.
+  /// Uses a file that the server has. `is_complete` says whether all ranks have its version.
   void adopt(int slot, const GenerationFile& file, bool is_complete);
-  /// The next file gets room for so many bytes.
+  /// Makes sure that the next file has space for `num_bytes`.
   base::Result<void> make_room(VaultClient& vault, uint64_t num_bytes);
   int next_slot() const { return 1 - complete_; }
   /// Requires make_room().
   GenerationFile& next() { return *files_[next_slot()]; }
-  /// All ranks have what was written to the next file.
+  /// Swaps the files, after all ranks have the version in the next file.
   void turn() { complete_ = next_slot(); }
-  /// Both files go.
+  /// Deletes both files.
   void drop(VaultClient& vault);
 
  private:

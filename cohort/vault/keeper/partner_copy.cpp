@@ -36,7 +36,7 @@ void PartnerCopy::send(VaultClient& own, const std::string& where, GenerationFil
   if (!is_interrupted_) problem_ = sent.error().describe();
 }
 
-// As a file of this node is written: it says that it is unfinished until the last word.
+// Writes the copy as a file of this node is written: it counts as unfinished until the last word.
 Result<void> PartnerCopy::send_to(RemoteVault& partner, GenerationFile& file, const Generation& generation, int slot) {
   const std::string id = copy_id(place_.rank, slot);
   const uint64_t end = parts_of(generation)->shared;

@@ -1,6 +1,6 @@
-/// PartnerCopy: the copy of this rank's own bytes in the vault of the next node, for a job that loses this one.
+/// PartnerCopy: the copy of this rank's own bytes on the next node's snapshot server, for a job that loses this node.
 ///
-/// Thread-safety: send() in one thread; the others from any.
+/// Thread-safety: one thread calls send(); any thread may call the others.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace cohort::vault {
 
 class PartnerCopy {
  public:
-  /// `place` must outlive this.
+  /// `place` must outlive this object.
   explicit PartnerCopy(const Place& place) : place_(place) {}
 
   int node() const { return (place_.node + 1) % place_.num_nodes; }
-  /// Sends what is written to `file`, of slot `slot`. `where`: see RemoteVault::connect. Blocks as a RemoteVault. What fails is a
-  /// problem and no error: training goes on without a copy.
+  /// Sends the content of `file`, of slot `slot`. For `where` see RemoteVault::connect. Blocks as a RemoteVault does. A failure
+  /// is a problem to report and not an error: training goes on without a copy.
   void send(VaultClient& own, const std::string& where, GenerationFile& file, const Generation& generation, int slot);
-  /// Ends send(), as this rank ends.
+  /// Interrupts send(), because this rank ends.
   void interrupt();
-  /// Said once: why there is no copy; "" if there is one.
+  /// Returns, once, why there is no copy; "" if there is one.
   std::string take_problem();
 
  private:
@@ -35,7 +35,7 @@ class PartnerCopy {
   std::optional<RemoteVault> partner_;
   uint64_t sizes_[2] = {0, 0};
 
-  std::mutex mutex_;  ///< of what stands below
+  std::mutex mutex_;  ///< guards the members below
   int socket_ = -1;
   bool is_interrupted_ = false;
   std::string problem_;

@@ -15,14 +15,14 @@ using base::Result;
 
 namespace {
 
-/// Ranks may be busy with other things for long, such as an evaluation.
+/// Ranks may be busy with other things for a long time, such as an evaluation.
 constexpr std::chrono::hours kLongest{24 * 30};
 constexpr std::chrono::milliseconds kLongestSlice{2'000};
 
 }  // namespace
 
-// As Store::barrier, which would never open where its keys are deleted. A rank that waits for longer than a slice writes itself
-// into a list, by which it notices that.
+// Works as Store::barrier, which would never open after its keys are deleted. A rank that waits for longer than one interval adds
+// itself to a list, and so notices deleted keys.
 Result<void> RankWaits::meet(store::Store& store, const std::string& name, const Look& look) {
   const std::string is_open = name + "/last_member";
   const Result<int64_t> place = store.add(name + "/num_members", 1);
@@ -42,12 +42,12 @@ Result<void> RankWaits::meet(store::Store& store, const std::string& name, const
   }
 }
 
-// Error: keys of the meeting are gone.
+// Returns an error if keys of the meeting have been deleted.
 Result<bool> RankWaits::is_met(store::Store& store, const std::string& name) {
   const Result<int64_t> count = store.add(name + "/num_members", 0);
   if (!count) return count.error();
   const Result<std::string> list =
-      store.compare_set(name + "/waiting", "none", "none");  // reads it, and waits for nothing
+      store.compare_set(name + "/waiting", "none", "none");  // reads the value without waiting
   if (!list) return list.error();
   num_come_ = *count;
   if (*count == place_.world_size) return true;

@@ -1,7 +1,7 @@
-/// RankWaits: how a rank waits for the others in the round's store: in slices, between which it looks whether the wait can still
-/// end well, and says now and then that it waits.
+/// RankWaits: how a rank waits for the others in the round's store. It waits in short intervals; between them it checks whether
+/// the wait can still succeed, and logs a line from time to time.
 ///
-/// Thread-safety: look_around() and await() belong to one thread, meet() to one, which may be another.
+/// Thread-safety: one thread calls look_around() and await(), and one thread, which may be another, calls meet().
 #pragma once
 
 #include <atomic>
@@ -17,36 +17,36 @@
 
 namespace cohort::vault {
 
-/// What a rank does while it waits for others in a call.
+/// Callbacks and limits for a rank that waits for others.
 struct KeeperWaits {
   using Milliseconds = std::chrono::milliseconds;
-  /// Looked at every two seconds at least: why the wait should end, such as a signal; "": it goes on. What it throws leaves the
-  /// call. May be null.
+  /// Called at least every two seconds. Returns why the wait should end, such as a signal; "" means that it goes on. Its
+  /// exceptions leave the call. May be null.
   std::function<std::string(Milliseconds waited)> find_obstacle = nullptr;
-  /// A wait says after this time that it is one, and after twice as much again, and so on.
+  /// The time after which a wait logs a line. The next line follows after twice as much, and so on.
   Milliseconds first_word{10'000};
 };
 
-/// The first slice, and how often a wait without a store looks around.
+/// The first interval, and the interval of checks in a wait without a store.
 constexpr std::chrono::milliseconds kFirstSlice{250};
 
 class RankWaits {
  public:
   using Clock = std::chrono::steady_clock;
   using Milliseconds = std::chrono::milliseconds;
-  /// Error: the wait is to end.
+  /// Returns an error if the wait must end.
   using Look = std::function<base::Result<void>()>;
 
   RankWaits(const Place& place, KeeperWaits options) : place_(place), options_(std::move(options)) {}
 
-  /// Blocks until all ranks have come to `name`. Error: of `look`, of the store, or somebody has deleted the meeting's keys.
+  /// Blocks until all ranks have arrived at `name`. Errors come from `look` or the store, or somebody has deleted the keys.
   base::Result<void> meet(store::Store& store, const std::string& name, const Look& look);
-  /// Blocks until the store has all keys, as long as its time-out at most; looks around meanwhile, and says that it waits for
+  /// Blocks until the store has all keys, at most for its timeout. Checks for obstacles meanwhile, and logs that it waits for
   /// `what`.
   base::Result<void> await(store::Store& store, const store::Store::Keys& keys, const std::string& what);
-  /// In a wait for `what` that has begun at `begin`. Error: it is to end.
+  /// Checks a wait for `what` that began at `begin`. Returns an error if it must end.
   base::Result<void> look_around(Clock::time_point begin, const std::string& what);
-  /// Ranks that have come to the last meeting, as far as this one knows. From any thread.
+  /// The number of ranks that have arrived at the last meeting, as far as this rank knows. May be called from any thread.
   int64_t num_come() const { return num_come_; }
 
  private:
@@ -54,7 +54,7 @@ class RankWaits {
 
   const Place& place_;
   const KeeperWaits options_;
-  /// When the wait began that look_around() has looked at last, and after how long it says something next.
+  /// The beginning of the wait that look_around() checked last, and the time until its next line.
   Clock::time_point said_of_{};
   Milliseconds next_word_{0};
   std::atomic<int64_t> num_come_ = 1;

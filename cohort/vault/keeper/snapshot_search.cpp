@@ -93,7 +93,7 @@ Result<void> SnapshotSearch::fetch(VaultClient& vault, Found& found) {
   return {};
 }
 
-// Mapped if it is in this node's vault, else fetched.
+// Maps the bytes if they are on this node's server, else fetches them.
 Result<std::span<const std::byte>> SnapshotSearch::bytes_from(VaultClient& vault, const Held& held,
                                                               const std::pair<uint64_t, uint64_t>& range,
                                                               Found& found) {

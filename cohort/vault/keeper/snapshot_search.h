@@ -1,5 +1,5 @@
-/// SnapshotSearch: which snapshots the vaults of all nodes hold after a restart, and the bytes of the one to go on from.
-/// Thread-safety: none.
+/// SnapshotSearch: finds the snapshots on all nodes' servers after a restart, and reads the version to go on from.
+/// Thread-safety: one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@
 
 namespace cohort::vault {
 
-/// A generation to go on from, as this rank gets it. Valid until the next begin().
+/// The version to go on from, as this rank gets it. Valid until the next begin().
 struct Found {
   Choice choice;
-  /// The node whose memory this rank's own state comes from, and the shared bytes, if that is another node; -1: its own.
+  /// The node whose memory has this rank's own state, and the replicated bytes, if that is another node; -1 means this node.
   int from_node = -1;
-  /// Of a run with this number of ranks, and made by this rank.
+  /// Whether a run with this number of ranks, and this rank, wrote it.
   bool is_same_world = true;
   std::string meta;
   std::span<const std::byte> own;
@@ -32,7 +32,7 @@ struct Found {
     uint64_t begin = 0;
     std::span<const std::byte> bytes;
   };
-  /// In order; together all that ranks have alike.
+  /// The parts in order; together all replicated bytes.
   std::vector<Share> shares;
   std::vector<shm::SharedMemoryPtr> mapped = {};
   std::vector<std::vector<std::byte>> fetched = {};
@@ -48,16 +48,16 @@ class SnapshotSearch {
  public:
   using OwnFiles = std::vector<std::pair<std::string, GenerationFile>>;
 
-  /// All must outlive this.
+  /// Both must outlive this object.
   SnapshotSearch(const Place& place, RankWaits& waits) : place_(place), waits_(waits) {}
 
-  /// Collective: the nodes tell each other what they have, by keys that begin with `prefix`.
+  /// Exchanges the lists of the nodes' snapshots, with keys that begin with `prefix`. Collective.
   base::Result<Finding> look(VaultClient& vault, store::Store& store, const std::string& prefix);
-  /// Files of this node's vault, by id.
+  /// The files of this node's server, by id.
   OwnFiles& own_files() { return own_files_; }
-  /// Where a node's vault can be reached, after look().
+  /// The address of a node's server, after look().
   const std::string& where(int node) const { return where_[static_cast<size_t>(node)]; }
-  /// Nothing more is fetched.
+  /// Ends the search; nothing more is fetched.
   void end() {
     own_files_.clear();
     remotes_.clear();
@@ -73,7 +73,7 @@ class SnapshotSearch {
 
   const Place& place_;
   RankWaits& waits_;
-  /// What the nodes hold, as they said in exchange_lists, and where each can be reached.
+  /// The files of all nodes, from exchange_lists, and each node's address.
   std::vector<Held> all_;
   std::vector<std::string> where_;
   OwnFiles own_files_;

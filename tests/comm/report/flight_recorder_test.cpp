@@ -95,9 +95,9 @@ TEST(FlightRecorder, IsWrittenWhenAnOperationTimesOut) {
       {.world_size = 2, .environment = {{"COHORT_TRACE_FILE", folder / "run_"}, {"COHORT_TRACE_DUMP", "timeout"}}});
   workers.wait_for_output(0, "\nended\n");
   workers.signal(1, SIGKILL);
-  EXPECT_THAT(workers.wait()[0].output, HasSubstr("what each rank of this host did is in " + (folder / "run_0.txt")));
+  EXPECT_THAT(workers.wait()[0].output, HasSubstr("see what each rank of this host did in " + (folder / "run_0.txt")));
   const std::string text = base::read_file(folder / "run_0.txt").value();
-  EXPECT_THAT(text, HasSubstr("written because of a time-out: barrier on group \"default_pg\"\n"));
+  EXPECT_THAT(text, HasSubstr("written because of a timeout: barrier on group \"default_pg\"\n"));
   EXPECT_THAT(text, HasSubstr("rank 1 has not called it; its last one is #"));
 }
 

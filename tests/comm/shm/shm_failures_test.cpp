@@ -324,7 +324,7 @@ TEST(ShmFailures, DifferentRootsAreFoundInTheCallMessage) {
         EXPECT_EQ(
             errors,
             "[cohort] warning: the last operations on group \"default_pg\" have not ended well on all ranks\n"
-            "the ranks' calls came apart in an earlier call, in which not every rank had to wait for the others\n" +
+            "the ranks' calls differ since an earlier call, in which not every rank had to wait for the others\n" +
                 row(0) + row(1) + hint);
       }
     }

@@ -182,8 +182,8 @@ TEST(ShmWork, WaitWithATimeOutLeavesTheOperationGoingMessage) {
                                    "  rank 0 of 2 on [^ ]+, backend shm, 16 B float32\n"
                                    "  caused by: Operation timed out! It did not end within the 50 ms that wait\\(\\) "
                                    "was given\n"
-                                   "  hint: the operation goes on; wait for it again, with more time or without a "
-                                   "time-out of its own"));
+                                   "  hint: wait for it again, with more time or without a timeout: the operation "
+                                   "goes on"));
     REQUIRE(!work->isCompleted());
     is_over.count_down();
     REQUIRE(work->wait(std::chrono::hours(1)));  // told of the end, not by its own

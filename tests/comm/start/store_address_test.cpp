@@ -136,7 +136,7 @@ TEST(StoreAddress, ForeignServerMessageComesAtOnce) {
   const Server server(Server::Manner::kAnswers, "HTTP/1.1 400 Bad\r\n");
   EXPECT_EQ(text_of(search_for(server.port(), kLongerThanATest)),
             "rank 1 of 2 on HOST cannot reach the store at 127.0.0.1:PORT\n"
-            "  caused by: 127.0.0.1 (IPv4): answered \"HTTP/1.1 400 Bad\\x0d\\x0a\", which no c10d store does; T" +
+            "  caused by: 127.0.0.1 (IPv4): answered \"HTTP/1.1 400 Bad\\x0d\\x0a\", so it is not a c10d store; T" +
                 kForeignHint);
 }
 

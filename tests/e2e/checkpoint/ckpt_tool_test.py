@@ -214,7 +214,7 @@ def test_convert_to_distributed_checkpoints_and_back(ckpt, files, tmp_path):
 def test_convert_replaces_nothing_unless_told(ckpt, files, tmp_path):
     before = (tmp_path / "a.safetensors").read_bytes()
     assert error(ckpt("convert", "run.pt", "a.safetensors")) == (
-        '[cohort] error: "a.safetensors" exists already\n  hint: --force replaces it\n')
+        '[cohort] error: "a.safetensors" exists already\n  hint: use --force to replace it\n')
     assert (tmp_path / "a.safetensors").read_bytes() == before
     assert ckpt("convert", "run.pt", "a.safetensors", "--force").returncode == 0
     assert error(ckpt("consolidate", "run.pt", "folder"), 2) == (

@@ -158,7 +158,7 @@ def test_what_would_run_code_is_refused_message(tool, tmp_path):
     (tmp_path / ".metadata").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
     done = tool("consolidate", tmp_path, tmp_path / "x.pt")
     assert done.returncode == 1
-    assert "it refers to os.system, which is none of the names that torch.distributed.checkpoint writes; nothing was run" in done.stderr
+    assert "it refers to os.system, which torch.distributed.checkpoint does not write; it was not run" in done.stderr
     assert not (tmp_path / "x.pt").exists()
 
 

@@ -254,7 +254,7 @@ class Calls:
 
 
 START = '[cohort] load: cannot read "bad.pt"\n  caused by: '
-REFUSED = ", which plain values and tensors are not made with; nothing of it was run"
+REFUSED = ", which plain values and tensors do not need; it was not run"
 
 
 @pytest.mark.parametrize("legacy", [False, True])
@@ -284,7 +284,7 @@ def test_what_has_no_place_in_cpp_is_named(error_of):
     assert error_of(saved(torch.nn.Linear(1, 1))) == START + "it refers to torch.nn.modules.linear.Linear" + REFUSED
     assert error_of(saved({(1, 2): 3})).startswith(START + "cannot unpickle: a dict has a key of type tuple; ")
     assert error_of(saved({"x": torch.ones(2).untyped_storage()})) == (
-        START + "a storage stands in it by itself, which C++ has no value for\n  hint: save the tensor instead of its storage")
+        START + "it has a storage by itself, which C++ cannot represent\n  hint: save the tensor instead of its storage")
 
 
 def test_other_files(error_of, tmp_path):
@@ -292,7 +292,7 @@ def test_other_files(error_of, tmp_path):
     torch.jit.save(torch.jit.script(torch.nn.Linear(1, 1)), tmp_path / "script.pt")
     assert error_of((tmp_path / "script.pt").read_bytes()) == (
         START + "it is a TorchScript archive, as torch.jit.save and C++'s torch::save write\n"
-        "  hint: torch::load and torch::jit::load read such files")
+        "  hint: read it with torch::load or torch::jit::load")
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("x/y", b"1")
@@ -304,8 +304,8 @@ def test_other_files(error_of, tmp_path):
         START + '"bad.pt": its record "x/data.pkl" is compressed; those of PyTorch\'s files are not\n'
         "  hint: unpack it and pack it again without compression: zip -0 -r FILE FOLDER")
     safetensors = struct.pack("<Q", 2) + b"{}"
-    assert error_of(safetensors) == (START + "it is not a file of torch.save\n  hint: it looks like a safetensors file: "
-                                     "load_file reads those")
+    assert error_of(safetensors) == (START + "it is not a file of torch.save\n  hint: read it with load_file: "
+                                     "it looks like a safetensors file")
 
 
 @pytest.mark.tier_all
@@ -314,7 +314,7 @@ def test_damaged_files(error_of, tmp_path):
     for size in (4, 30, 100, len(good) // 2, len(good) - 1):
         assert error_of(good[:size]).startswith(START), size
     assert error_of(good[:-1]) == (START + f'"bad.pt" has no end record of a zip file in its {len(good) - 1} bytes\n'
-                                   "  hint: it was cut off, or it is another kind of file")
+                                   "  hint: check that the file is complete, and that it is a zip file")
     legacy = saved({"a": torch.arange(64.0)}, _use_new_zipfile_serialization=False)
     for size in (20, len(legacy) // 2, len(legacy) - 1):
         assert error_of(legacy[:size]).startswith(START), size

@@ -359,7 +359,7 @@ def test_tool_lists_and_makes(tmp_path):
     assert len((tmp_path / "csv/train.csv").read_text().splitlines()) == 11
     again = tool("make", "csv", "--root", tmp_path)
     assert (again.returncode, again.stderr) == (
-        1, f'[cohort] error: "{tmp_path}/csv" is there already\n  hint: --force replaces it\n')
+        1, f'[cohort] error: "{tmp_path}/csv" is there already\n  hint: use --force to replace it\n')
     assert tool("make", "csv", "--root", tmp_path, "--samples", 20, "--force").returncode == 0
     assert len((tmp_path / "csv/train.csv").read_text().splitlines()) == 21
 

@@ -50,8 +50,8 @@ def test_without_its_program_message(demo, tmp_path):
     shutil.copy2(COHORT, launcher)
     code, out, err = demo(launcher=launcher)
     assert (code, out) == (1, "")
-    assert err == (f"[cohort] error: cohort demo needs the program train_gpt, and {launcher} came without it\n"
-                   "  hint: make demo builds it from Cohort's source, and the wheel that make wheel builds has it\n")
+    assert err == (f"[cohort] error: cohort demo needs the program train_gpt, which was not installed with {launcher}\n"
+                   "  hint: run make demo in Cohort's source, or install the wheel that make wheel builds\n")
 
 
 def test_without_a_temporary_folder_message(demo):

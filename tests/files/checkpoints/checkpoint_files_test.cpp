@@ -75,8 +75,8 @@ TEST(Manifest, ErrorsSayWhatIsWrong) {
   const std::string prefix = "it is not a manifest of a checkpoint: ";
   EXPECT_EQ(problem_of(""), prefix + "it is not a JSON object");
   EXPECT_EQ(problem_of("[]"), prefix + "it is not a JSON object");
-  EXPECT_EQ(problem_of("{}"), prefix + "it does not say so");
-  EXPECT_EQ(problem_of(std::string(100000, '[')), prefix + "its lists lie too deep within each other");
+  EXPECT_EQ(problem_of("{}"), prefix + "it has no \"format\": \"cohort checkpoint\"");
+  EXPECT_EQ(problem_of(std::string(100000, '[')), prefix + "its lists are nested too deep");
   EXPECT_EQ(problem_of(example_with("\"version\": 1", "\"version\": 2")),
             "it was written by a version of Cohort that is newer than this one\n"
             "  hint: read it with the version that wrote it");
@@ -89,7 +89,7 @@ TEST(Manifest, ErrorsSayWhatIsWrong) {
             prefix + "\"/etc/passwd\" is not a name of a file inside its folder");
   EXPECT_EQ(problem_of(example_with("more/rank-1", "model.safetensors")),
             prefix + "it has \"model.safetensors\" twice");
-  EXPECT_EQ(problem_of(example_with("1200", "1201")), "the manifest does not fit its checksum");
+  EXPECT_EQ(problem_of(example_with("1200", "1201")), "the manifest does not match its checksum");
 }
 
 std::vector<SavedStep> steps(const std::vector<int64_t>& numbers) {

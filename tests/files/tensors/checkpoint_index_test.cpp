@@ -79,7 +79,7 @@ TEST(CheckpointIndex, ComplexTensorsThatAreNotThereMessage) {
   auto index = example_index();
   index.complex128 = {"x"};
   EXPECT_EQ(problem(*format_checkpoint_index(index)),
-            "the part \"cohort\" of the index says that \"x\" is complex128, which is no tensor of the checkpoint");
+            "the part \"cohort\" of the index says that \"x\" is complex128, which is not a tensor of the checkpoint");
 }
 
 // One digit of a value, or the file of a tensor.

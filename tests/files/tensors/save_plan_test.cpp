@@ -109,13 +109,13 @@ TEST(SavePlan, ValuesOfTheLowestRank) {
 
 TEST(SavePlan, RefusalsMessage) {
   const std::string hint =
-      "\n  hint: together the ranks must have each element, and the same parts where several have it";
+      "\n  hint: give parts that together have each element; parts of several ranks must be equal or disjoint";
   EXPECT_EQ(plan_problem({{whole_item("w", {2, 3})}, {whole_item("w", {3, 2})}}),
             "key \"w\" is float32 [2, 3] on rank 0, but float32 [3, 2] on rank 1\n"
-            "  hint: give tensors that differ between ranks keys that differ, such as one with the rank in it");
+            "  hint: use different keys for tensors that differ between ranks, such as keys with the rank in them");
   EXPECT_EQ(plan_problem({{whole_item("w", {2})}, {{.key = "w", .is_tensor = false}}}),
             "key \"w\" is float32 [2] on rank 0, but a value on rank 1\n"
-            "  hint: give tensors that differ between ranks keys that differ, such as one with the rank in it");
+            "  hint: use different keys for tensors that differ between ranks, such as keys with the rank in them");
   EXPECT_EQ(plan_problem({{rows_item("w", {4}, 0, 2)}, {rows_item("w", {4}, 1, 4)}}),
             "key \"w\", float32 [4], which ranks 0 and 1 have: parts overlap: [0:2] and [1:4]" + hint);
   EXPECT_EQ(plan_problem({{rows_item("w", {4}, 0, 2)}, {}}),

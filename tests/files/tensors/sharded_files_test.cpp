@@ -223,7 +223,7 @@ TEST(ShardedFiles, AFailedSaveLeavesNothing) {
     EXPECT_EQ(writer.write({0, 0, 0}, {}, "").error().describe(),
               "cannot open \"" + folder.path() +
                   "/model-00001-of-00001.safetensors.unfinished\": No such file or directory (ENOENT)\n"
-                  "  hint: ranks that save together need a folder that all their hosts share");
+                  "  hint: save to a folder that the hosts of all ranks share");
     EXPECT_THAT(files.commit(*plan).error().describe(), testing::HasSubstr("No such file or directory (ENOENT)"));
   }
   EXPECT_TRUE(listing(folder.path()).empty());

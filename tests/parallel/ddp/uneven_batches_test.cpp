@@ -121,7 +121,7 @@ void expect_mismatch(const char* worker, const std::string& operation, const std
     const auto own_call = rank == 0 ? head(operation, 0, data) : head("barrier", 1, "");
     const auto later =
         head_of_rank_0(operation, data) +
-        "  caused by: the ranks' calls came apart in an earlier call, in which not every rank had to wait for the "
+        "  caused by: the ranks' calls differ since an earlier call, in which not every rank had to wait for the "
         "others\n";
     const auto begin = rank == 0 && may_be_seen_later(operation) ? "(" + own_call + "|" + later + ")" : own_call;
     const auto ddps = on_gloo + ", which is " + purpose;

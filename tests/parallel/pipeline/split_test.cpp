@@ -47,12 +47,12 @@ TEST(SplitSequential, ByParameters) {
   EXPECT_EQ(parameter_costs(net), (std::vector<double>{320, 128, 64 * 65}));
   EXPECT_EQ(split_sequential(net, 2)[0]->size(), 2u);
   EXPECT_EQ(test::error_of([&] { split_sequential(net, 4); }),
-            "[cohort] pipeline: 3 layers cannot be shared out over 4 stages\n"
-            "  hint: each stage needs at least one layer");
+            "[cohort] pipeline: 3 layers cannot be split over 4 stages\n"
+            "  hint: use fewer stages: each needs at least one layer");
   EXPECT_EQ(test::error_of([&] {
               split_sequential(net, Counts{1, 1});
             }),
-            "[cohort] pipeline: the counts [1, 1] do not share out 3 layers\n"
+            "[cohort] pipeline: the counts [1, 1] do not fit 3 layers\n"
             "  hint: give a positive number for each stage; their sum is the number of layers");
 }
 

@@ -84,7 +84,7 @@ TEST(Toml, ReadsNumbers) {
             "\"run.toml\", line 1, column 7: Error while parsing decimal integer: leading zeroes are prohibited");
   EXPECT_EQ(value("yes"), "\"run.toml\", line 1, column 5: Error while parsing value: could not determine value type");
   EXPECT_EQ(value("1979-05-27"),
-            "\"run.toml\", line 1, column 5: a date or a time is no option; write it as a text in quotes");
+            "\"run.toml\", line 1, column 5: a date or a time is not supported; write it as a text in quotes");
 }
 
 TEST(Toml, ReadsTexts) {
@@ -116,9 +116,9 @@ TEST(Toml, ReadsLists) {
             "a = [1, 2, 3] @1; b = [] @4; c = [\"x\", 0.5, true] @5");
   EXPECT_EQ(value("[1 2]"),
             "\"run.toml\", line 1, column 8: Error while parsing array: expected comma or closing ']', saw '2'");
-  EXPECT_EQ(value("[[1]]"), "\"run.toml\", line 1, column 6: a list holds texts and numbers, no lists or tables");
+  EXPECT_EQ(value("[[1]]"), "\"run.toml\", line 1, column 6: a list holds texts and numbers, but not lists or tables");
   EXPECT_EQ(value("[1, {x = 1}]"),
-            "\"run.toml\", line 1, column 9: a list holds texts and numbers, no lists or tables");
+            "\"run.toml\", line 1, column 9: a list holds texts and numbers, but not lists or tables");
 }
 
 TEST(Toml, SaysWhereItIsWrong) {
@@ -138,14 +138,15 @@ TEST(Toml, SaysWhereItIsWrong) {
   EXPECT_EQ(parsed("\xef\xbb\xafz = 1"),
             "\"run.toml\", line 1, column 1: Error while parsing root table: expected keys, tables, whitespace or "
             "comments, saw '\?\?\?'");
-  EXPECT_EQ(parsed("[[a]]"), "\"run.toml\", line 1, column 1: a list of tables ([[...]]) is no option");
-  EXPECT_EQ(value("{x = 1}"),
-            "\"run.toml\", line 1, column 1: an inline table ({...}) is no option; write its keys below a line [name]");
+  EXPECT_EQ(parsed("[[a]]"), "\"run.toml\", line 1, column 1: a list of tables ([[...]]) is not supported");
+  EXPECT_EQ(
+      value("{x = 1}"),
+      "\"run.toml\", line 1, column 1: an inline table ({...}) is not supported; write its keys below a line [name]");
 }
 
 // toml++ calls itself for what is nested, and for each part of a key.
 TEST(Toml, NestingHasABound) {
-  EXPECT_EQ(parsed(std::string(2 << 20, '#')), "\"run.toml\" has 2.0 MiB, which no file of options has");
+  EXPECT_EQ(parsed(std::string(2 << 20, '#')), "\"run.toml\" is too large for a file of options: 2.0 MiB");
   EXPECT_EQ(value(std::string(1 << 19, '[')),
             "\"run.toml\", line 1, column 37: Error while parsing value: exceeded maximum nested value depth of 32 "
             "(TOML_MAX_NESTED_VALUES)");

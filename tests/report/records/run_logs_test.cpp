@@ -139,10 +139,10 @@ TEST(JsonLinesLog, RefusesALineThatIsTooLong) {
   const std::string path = folder / "lines.jsonl";
   write(path, std::string(20 << 20, '7') + "\n");
   EXPECT_EQ(JsonLinesLog::open(path).error().describe(),
-            "\"" + path + "\", line 1: it has more than 16777216 bytes, which no record of a run has");
+            "\"" + path + "\", line 1: it has more than 16777216 bytes, the limit for a record");
   write(path, std::string(20 << 20, '7'));
   EXPECT_EQ(JsonLinesLog::open(path).error().describe(),
-            "\"" + path + "\" is not a file of lines: its last 16777216 bytes hold no end of a line");
+            "\"" + path + "\" is not a file of lines: its last 16777216 bytes have no line break");
 }
 
 // A child logs as fast as it can until it is killed; whatever it has written must be whole lines that go on.

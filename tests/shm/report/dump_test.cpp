@@ -322,8 +322,8 @@ TEST(DumpOnTimeout, IsNamedByTheErrorAndDoneOnce) {
   const TemporaryFolder folder;
   const std::string path = folder / "run_0.txt";
   EXPECT_THAT(run_into_timeout({{"COHORT_TRACE_FILE", folder / "run_"}, {"COHORT_TRACE_DUMP", "timeout"}}),
-              HasSubstr("hint: what each rank of this host did is in " + path + "\nagain: " + path + "\n"));
-  EXPECT_THAT(text_in(path), HasSubstr("written because of a time-out: barrier on group \"default_pg\"\n"));
+              HasSubstr("hint: see what each rank of this host did in " + path + "\nagain: " + path + "\n"));
+  EXPECT_THAT(text_in(path), HasSubstr("written because of a timeout: barrier on group \"default_pg\"\n"));
   EXPECT_THAT(text_in(path), HasSubstr("#2 barrier: started"));
 }
 

@@ -102,7 +102,7 @@ TEST(RunFlags, ErrorsMessage) {
             "--start-method=forks must be spawn, fork or forkserver (did you mean \"fork\"?)");
   EXPECT_EQ(run_error_of({"--logs-specs=mine", "a"}),
             "--logs-specs=mine names a plug-in of Python's torchrun, which this launcher cannot load\n"
-            "  hint: --log-dir, --redirects, --tee and the filters say where output goes");
+            "  hint: use --log-dir, --redirects, --tee and the filters to choose where output goes");
 }
 
 }  // namespace

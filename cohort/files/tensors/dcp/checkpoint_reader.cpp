@@ -14,10 +14,10 @@ namespace {
 using base::Error;
 using base::Result;
 
-// A checksum of what has just been read costs little while it is in the cache.
+// Computing a checksum right after reading costs little, because the bytes are in the cache.
 constexpr size_t kCheckedBlockBytes = size_t{256} << 10;
 
-// Of the piece's elements where they lie in `data`, which holds `region`.
+// Returns the checksum of the piece's elements in `data`, which holds `region`.
 Result<uint32_t> checksum_of(const Region& piece, const Region& region, const char* data, int64_t element_size) {
   uint32_t crc = 0;
   Result<void> done = for_each_common_run(piece, region, [&](const ElementRun& run) -> Result<void> {
@@ -55,7 +55,7 @@ Result<StoredChunk> CheckpointReader::resolve(const StoredTensor& tensor, const 
   Result<PtFile> record = read_pt_file(file.slice(chunk.offset, chunk.record_bytes));
   if (!record) return record.error();
   const PtTensor* view = record->tensor(record->root);
-  if (!view) return Error("a record of \"" + file.path() + "\" is no tensor");
+  if (!view) return Error("a record of \"" + file.path() + "\" is not a tensor");
   if (view->dtype != tensor.dtype || view->shape != shape_of(chunk.region)) {
     return Error("a record of \"" + file.path() +
                  "\" is another tensor than the metadata say: the checkpoint is damaged");
@@ -94,7 +94,7 @@ Result<void> CheckpointReader::read(const std::string& name, const Region& regio
   const auto found = checkpoint_.tensors.find(name);
   if (found == checkpoint_.tensors.end()) return Error("the checkpoint has no tensor " + quoted_name(name));
   const StoredTensor& tensor = found->second;
-  // The usual case, what this rank wrote: it is checked while it is in the cache.
+  // The usual case, a piece that this rank wrote: its checksum is computed while the bytes are in the cache.
   const bool is_piece = verify && tensor.chunks.size() == 1;
   const auto own = std::find_if(tensor.pieces.begin(), tensor.pieces.end(),
                                 [&](const CheckedPiece& piece) { return is_piece && piece.region == region; });

@@ -22,7 +22,7 @@ using base::Result;
 
 constexpr uint64_t kCopyBytes = uint64_t{4} << 20;
 
-// Nested dicts and lists, from keys and where each stood in them.
+// Nested dicts and lists, built from keys and their positions.
 class Tree {
  public:
   void put(const std::vector<PathPart>& path, PickleValue value) {
@@ -58,7 +58,7 @@ class Tree {
 
  private:
   std::vector<std::pair<PathPart, std::unique_ptr<Tree>>> parts_;
-  std::map<PathPart, size_t> index_;  ///< where in parts_
+  std::map<PathPart, size_t> index_;  ///< index in parts_
   PickleValue value_;
 };
 
@@ -120,7 +120,7 @@ Result<void> read_tensor_bytes(CheckpointReader& reader, const std::string& key,
   auto begin = static_cast<int64_t>(first / size);
   const auto end = static_cast<int64_t>((first + to.size() + size - 1) / size);
   std::string whole(static_cast<size_t>(end - begin) * size, '\0');
-  // Elements [begin, end) are boxes: one for each dimension that they begin or end in the middle of.
+  // Elements [begin, end) are a sequence of boxes: one for each dimension that they begin or end in the middle of.
   for (char* place = whole.data(); begin < end;) {
     std::vector<int64_t> offsets(tensor.shape.size(), 0);
     std::vector<int64_t> lengths(tensor.shape.size(), 1);
@@ -132,7 +132,7 @@ Result<void> read_tensor_bytes(CheckpointReader& reader, const std::string& key,
       offsets[dim] = rest / step;
       rest %= step;
       if (rest != 0 || end - begin < step) continue;
-      // From here on whole: as many as there are, up to the end of this dimension.
+      // From here on complete: as many as there are, up to the end of this dimension.
       lengths[dim] = std::min(tensor.shape[dim] - offsets[dim], (end - begin) / step);
       count = lengths[dim] * step;
       for (size_t inner = dim + 1; inner < tensor.shape.size(); ++inner) lengths[inner] = tensor.shape[inner];

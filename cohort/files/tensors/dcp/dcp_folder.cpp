@@ -13,7 +13,7 @@ namespace {
 using base::Error;
 using base::Result;
 
-// Of a file of that size, other metadata would not fit into the memory of a machine either.
+// Larger metadata would not fit into memory after parsing.
 constexpr size_t kMaxMetadataBytes = size_t{1} << 30;
 
 class DcpOpener {

@@ -30,12 +30,12 @@ std::string refuse_dcp_name(const PythonName& name) {
       name.is("torch", "Size") || name.is("torch.serialization", "_get_layout") || name.is("torch", "device");
   if (is_of_dcp || is_path || is_other || pt_dtype(name) || name.is("collections", "OrderedDict")) return "";
   return "it refers to " + shortened(name.text()) +
-         ", which is none of the names that torch.distributed.checkpoint writes; nothing was run";
+         ", which torch.distributed.checkpoint does not write; it was not run";
 }
 
 Error malformed(const std::string& what) { return Error("the metadata are malformed: " + what); }
 
-// An attribute of an object; None where there is none.
+// Returns an attribute of an object; None if there is none.
 const PickleValue& attribute(const PickleValue& object, std::string_view name) {
   static const PickleValue none;
   if (!object.is(PickleKind::kObject)) return none;
@@ -47,7 +47,7 @@ bool is_object(const PickleValue& value, std::string_view module, std::string_vi
   return value.is(PickleKind::kObject) && value.name().is(module, name);
 }
 
-// torch.Size, or a tuple or list of the same.
+// Parses torch.Size, or a tuple or list.
 std::optional<std::vector<int64_t>> sizes_of(const PickleValue& value) {
   const bool is_size = is_object(value, "torch", "Size") && value.arguments().size() == 1;
   const PickleValue& items = is_size ? value.arguments()[0] : value;
@@ -92,7 +92,7 @@ Result<Records> records_of(const PickleValue& storage_data) {
     const auto offsets = sizes_of(offset);
     if (!is_object(entry.key, kMetadataModule, "MetadataIndex") || !key.is(PickleKind::kText) ||
         (!offset.is_none() && !offsets)) {
-      return malformed("a key of storage_data is no MetadataIndex");
+      return malformed("a key of storage_data is not a MetadataIndex");
     }
     Result<DcpRecord> record = record_of(entry.value);
     if (!record) return record.error();
@@ -129,7 +129,8 @@ Result<DcpTensor> tensor_of(const std::string& key, const PickleValue& info, con
     regions.push_back(region);
     tensor.chunks.push_back({*offsets, *sizes, record->second});
   }
-  if (const auto problem = partition_problem(*shape, regions)) return fail("is not whole: " + *problem);
+  if (const auto problem = partition_problem(*shape, regions))
+    return fail("is not covered exactly by its chunks: " + *problem);
   return tensor;
 }
 
@@ -210,7 +211,7 @@ Result<DcpMetadata> parse_dcp_metadata(std::string_view pickle) {
       pickle, {.refuse_name = refuse_dcp_name, .new_objects = true, .names_as_values = true, .any_keys = true});
   if (!read) return read.error();
   if (!is_object(read->value, kMetadataModule, "Metadata"))
-    return malformed("it is no object of torch.distributed.checkpoint");
+    return malformed("it is not an object of torch.distributed.checkpoint");
   Result<Records> records = records_of(attribute(read->value, "storage_data"));
   if (!records) return records.error();
   DcpMetadata metadata;

@@ -1,5 +1,5 @@
-/// The file `.metadata` of a folder of torch.distributed.checkpoint: which tensors there are, the chunks that they were cut into,
-/// and the record in which each lies. Pure: bytes to a checked table and back.
+/// The file `.metadata` of a folder of torch.distributed.checkpoint: the tensors, their chunks, and the record of each chunk.
+/// Pure: parses bytes to a checked table, and formats it.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 
 namespace cohort::files {
 
-/// Bytes of a file that are a file of torch.save themselves.
+/// A range of a file that is itself a file of torch.save.
 struct DcpRecord {
-  /// In the folder.
+  /// The file's name in the folder.
   std::string file;
   uint64_t offset = 0;
   uint64_t num_bytes = 0;
@@ -37,16 +37,16 @@ struct DcpTensor {
 
 struct DcpMetadata {
   std::map<std::string, DcpTensor> tensors;
-  /// Each is what torch.save makes of a value.
+  /// Values by key; each record is torch.save's output for the value.
   std::map<std::string, DcpRecord> values;
-  /// Where each key stood in the nested state dict.
+  /// The position of each key in the nested state dict.
   std::map<std::string, std::vector<PathPart>> paths;
 };
 
-/// Nothing of the pickle is run. Checked: names of files stay in the folder, chunks have records and are the whole of their
-/// tensor.
+/// Parses the metadata and runs no code of the pickle. Checks that names of files stay in the folder, and that chunks have
+/// records and cover their tensor.
 base::Result<DcpMetadata> parse_dcp_metadata(std::string_view pickle);
-/// As torch.distributed.checkpoint.FileSystemWriter writes it, version 1.0.0.
+/// Formats the metadata as torch.distributed.checkpoint.FileSystemWriter does, version 1.0.0.
 base::Result<std::string> format_dcp_metadata(const DcpMetadata& metadata);
 
 }  // namespace cohort::files

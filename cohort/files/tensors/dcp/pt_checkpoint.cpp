@@ -34,10 +34,11 @@ bool is_dict(const PickleValue& value) {
   return value.is(PickleKind::kDict) || (value.is(PickleKind::kObject) && value.name().module == "collections");
 }
 
-// The value with dicts for ordered ones, and what constants stand for. `budget`: shared parts can have exponentially many paths.
+// Returns the value with plain dicts for ordered ones, and with constants resolved. `budget` limits the work: shared parts can
+// have exponentially many paths.
 Result<PickleValue> plain_tree(const PtFile& file, const PickleValue& given, int64_t& budget) {
   if (--budget < 0) return Error("its values refer to each other in more ways than can be listed");
-  if (file.tensor(given)) return Error("it holds a tensor that is no entry of a dict or list");
+  if (file.tensor(given)) return Error("it has a tensor that is not an entry of a dict or list");
   const PickleValue& value = substituted(file, given);
   std::vector<PickleEntry> entries;
   for (const PickleEntry& entry : value.entries()) {
@@ -56,7 +57,7 @@ Result<PickleValue> plain_tree(const PtFile& file, const PickleValue& given, int
   return value.is(PickleKind::kList) ? PickleValue::list(std::move(items)) : PickleValue::tuple(std::move(items));
 }
 
-// As torch/distributed/checkpoint/_traverse.py takes a state dict apart.
+// Flattens a state dict as torch/distributed/checkpoint/_traverse.py does.
 class PtFlattener {
  public:
   PtFlattener(const PtFile& file, StoredCheckpoint& checkpoint)

@@ -34,7 +34,7 @@ void add_tensors(const SafetensorsFile& file, size_t index, StoredCheckpoint& ch
   }
 }
 
-// Zip files, and pickles of protocol 2 for the older ones; a header of safetensors of that length would have petabytes.
+// Detects zip files, and pickles of protocol 2 for the older format. A safetensors header of that length would have petabytes.
 bool is_torch_file(const std::string& path) {
   char begin[8] = {};
   Result<RandomAccessFile> file = RandomAccessFile::open(path);
@@ -58,7 +58,7 @@ Result<StoredCheckpoint> open_single_file(const std::string& path) {
   return checkpoint;
 }
 
-// What lies there as pairs of numbers becomes what it was.
+// Converts a tensor that is stored as pairs of numbers back to complex128.
 Result<void> make_complex128(const std::string& name, StoredTensor& tensor) {
   if (tensor.dtype != Dtype::kFloat64 || tensor.shape.empty() || tensor.shape.back() != 2) {
     return Error("the index says that " + quoted_name(name) +
@@ -70,7 +70,7 @@ Result<void> make_complex128(const std::string& name, StoredTensor& tensor) {
   return {};
 }
 
-// The tensors that the index names in one file must be there; others are none of the checkpoint.
+// Adds a file. It must have the tensors that the index names; other tensors in it do not belong to the checkpoint.
 Result<void> add_file(const CheckpointIndex& index, size_t number, const std::vector<std::string>& names,
                       StoredCheckpoint& checkpoint) {
   const IndexedFile& indexed = index.files[number];
@@ -96,10 +96,11 @@ Result<void> add_pieces(CheckpointIndex& index, StoredCheckpoint& checkpoint) {
   for (auto& [name, pieces] : index.pieces) {
     const auto tensor = checkpoint.tensors.find(name);
     if (tensor == checkpoint.tensors.end())
-      return Error("the index has checksums of " + quoted_name(name) + ", which is no tensor of it");
+      return Error("the index has checksums of " + quoted_name(name) + ", which is not one of its tensors");
     for (const CheckedPiece& piece : pieces) {
       Result<void> checked = check_region(piece.region, tensor->second.shape);
-      if (!checked) return Error("the checksums of " + quoted_name(name) + " do not fit it").caused_by(checked.error());
+      if (!checked)
+        return Error("the checksums of " + quoted_name(name) + " do not match it").caused_by(checked.error());
     }
     tensor->second.pieces = std::move(pieces);
   }
@@ -162,7 +163,7 @@ Result<StoredCheckpoint> open_stored_checkpoint(const std::string& path) {
   if (!fs::status_known(status)) return unseen();
   if (!fs::is_directory(status)) return open_single_file(path);
   if (fs::exists(path + "/" + kCheckpointIndexName, error)) return open_indexed(path);
-  if (error) return unseen();  // a folder that may be listed, and nothing in it opened
+  if (error) return unseen();  // for a folder that may be listed, but in which nothing may be opened
   if (fs::exists(path + "/.metadata", error)) return open_dcp_folder(path);
   if (fs::exists(path + "/model.safetensors", error)) return open_single_file(path + "/model.safetensors");
   return nothing_to_open(path);

@@ -1,6 +1,6 @@
-/// StoredCheckpoint: where the bytes of every tensor of a checkpoint lie, whatever wrote it: a folder of ours or of Hugging
-/// Face's libraries (checkpoint_index.h), a safetensors file, a folder of torch.distributed.checkpoint (dcp_folder.h), a file
-/// of torch.save. CheckpointReader copies parts out of it, and no more bytes than those.
+/// StoredCheckpoint: the places of the bytes of every tensor of a checkpoint, in any format: a folder of Cohort or of Hugging
+/// Face's libraries (checkpoint_index.h), a safetensors file, a folder of torch.distributed.checkpoint (dcp_folder.h), a file of
+/// torch.save. CheckpointReader copies parts of tensors and reads no other bytes.
 #pragma once
 
 #include <cstdint>
@@ -20,28 +20,28 @@
 
 namespace cohort::files {
 
-/// Where a safetensors file has values that are no tensors: the key in its metadata (consolidate()).
+/// The key in a safetensors file's metadata for values that are not tensors (consolidate()).
 inline constexpr const char* kValuesMetadata = "cohort.values";
 
-/// A part of a tensor that lies in one file, row by row.
+/// A part of a tensor that is stored in one file, row by row.
 struct StoredChunk {
   Region region;
-  /// Index in StoredCheckpoint::files.
+  /// The index in StoredCheckpoint::files.
   size_t file = 0;
-  /// Of the first element, in bytes from the start of the file.
+  /// The place of the first element, in bytes from the start of the file.
   uint64_t offset = 0;
-  /// Not 0: at `offset` lie so many bytes that are a file of torch.save, and the tensor is its value.
+  /// If not 0, a file of torch.save with this many bytes is at `offset`, and the tensor is its value.
   uint64_t record_bytes = 0;
-  /// Set: at `offset` lies a storage of torch.save, and the elements are this view of it.
+  /// If set, a storage of torch.save is at `offset`, and the elements are this view of it.
   std::shared_ptr<const PtTensor> view = {};
 };
 
 struct StoredTensor {
   Dtype dtype = Dtype::kFloat32;
   std::vector<int64_t> shape;
-  /// Together the whole tensor, each element once.
+  /// The chunks, which together have each element of the tensor once.
   std::vector<StoredChunk> chunks;
-  /// What is known to check it by; empty: nothing.
+  /// Checksums of parts of the tensor. Empty if none are known.
   std::vector<CheckedPiece> pieces;
 };
 
@@ -49,26 +49,26 @@ struct StoredTensor {
 using PathPart = std::variant<std::string, int64_t>;
 
 struct StoredCheckpoint {
-  /// The folder, or the file.
+  /// The path of the folder or file.
   std::string path;
-  /// Paths.
+  /// The paths of the files.
   std::vector<std::string> files;
   std::map<std::string, StoredTensor> tensors;
-  /// Values that are no tensors (plain_json.h).
+  /// Values that are not tensors (plain_json.h).
   std::map<std::string, Json> values;
-  /// Values that cannot be read, and why.
+  /// Values that cannot be read, and the reasons.
   std::map<std::string, std::string> unreadable;
-  /// Where each key stood in nested dicts and lists, if that is known.
+  /// The position of each key in nested dicts and lists, if it is known.
   std::map<std::string, std::vector<PathPart>> paths;
   std::map<std::string, std::string> metadata;
-  /// Of each file, if it is ours: its size and the checksum of its header.
+  /// The size and header checksum of each file, if Cohort wrote it.
   std::vector<IndexedFile> indexed;
 
   uint64_t num_bytes() const;
 };
 
-/// Reads the index and every header, and no data. Errors say what is at `path` instead: nothing, an unfinished checkpoint, files
-/// that do not fit the index.
+/// Reads the index and every header, but no data. Errors say what is at `path` instead: nothing, an unfinished checkpoint, files
+/// that do not match the index.
 base::Result<StoredCheckpoint> open_stored_checkpoint(const std::string& path);
 
 /// Thread-safety: one thread at a time.
@@ -76,23 +76,23 @@ class CheckpointReader {
  public:
   explicit CheckpointReader(const StoredCheckpoint& checkpoint) : checkpoint_(checkpoint) {}
 
-  /// Copies `region` of a tensor to `to`, row by row. `verify`: pieces that lie in the region as a whole are compared with their
-  /// checksums. Requires: the region lies in the tensor.
+  /// Copies `region` of a tensor to `to`, row by row. With `verify`, compares pieces that are completely in the region with their
+  /// checksums. Requires that the region is inside the tensor.
   base::Result<void> read(const std::string& name, const Region& region, char* to, bool verify);
-  /// Of data, since the reader was made.
+  /// The number of data bytes read so far.
   uint64_t bytes_read() const { return bytes_read_; }
 
  private:
   base::Result<const RandomAccessFile*> file(size_t index);
-  /// The chunk's elements, where they lie in its file.
+  /// Finds the place of the chunk's elements in its file.
   base::Result<StoredChunk> resolve(const StoredTensor& tensor, const StoredChunk& chunk, const RandomAccessFile& file);
-  /// `crc`: if set, goes on with the bytes in the order in which they are read.
+  /// Reads the chunk's part of `region`. If `crc` is set, updates it with the bytes in the order in which they are read.
   base::Result<void> read_chunk(const StoredTensor& tensor, const StoredChunk& chunk, const Region& region, char* to,
                                 uint32_t* crc);
 
   const StoredCheckpoint& checkpoint_;
   std::map<size_t, RandomAccessFile> open_files_;
-  /// Records that were looked into, by file and offset.
+  /// Records that were opened, by file and offset.
   std::map<std::pair<size_t, uint64_t>, StoredChunk> resolved_;
   uint64_t bytes_read_ = 0;
 };
@@ -103,10 +103,11 @@ struct VerifyReport {
   uint64_t num_tensors = 0;
   uint64_t num_values = 0;
   uint64_t num_bytes = 0;
-  /// Of these, those compared with a checksum.
+  /// The part of these bytes that was compared with a checksum.
   uint64_t num_checked_bytes = 0;
 };
-/// Compares everything with its checksums and reads what has none. The error is the first damage. Needs little memory.
+/// Compares everything with its checksums, and reads what has no checksum. The error describes the first damage. Needs little
+/// memory.
 base::Result<VerifyReport> verify_sharded(const std::string& path);
 
 }  // namespace cohort::files

@@ -1,4 +1,4 @@
-/// Bytes of stored tensors, asked for piece by piece while a file is written.
+/// Reads bytes of stored tensors piece by piece while a file is written.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@
 
 namespace cohort::files {
 
-/// The bytes from `first` on of the tensor's elements in row-major order, as many as `to` has.
+/// Reads bytes of the tensor's elements in row-major order, from `first` on, until `to` is full.
 base::Result<void> read_tensor_bytes(CheckpointReader& reader, const std::string& key, const StoredTensor& tensor,
                                      uint64_t first, std::span<char> to);
 
-/// Makes what a writer of .pt files asks. The checkpoint must outlive it and them.
+/// Provides tensors' bytes for writers of .pt files. The checkpoint must outlive both.
 class TensorBytes {
  public:
   explicit TensorBytes(const StoredCheckpoint& checkpoint)
@@ -27,7 +27,7 @@ class TensorBytes {
   std::shared_ptr<std::mutex> mutex_;
 };
 
-/// Fails, naming the first, where some values could not be read.
+/// Returns an error that names the first value that could not be read.
 base::Result<void> all_readable(const StoredCheckpoint& checkpoint);
 
 }  // namespace cohort::files

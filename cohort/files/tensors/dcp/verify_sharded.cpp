@@ -16,7 +16,7 @@ using base::Result;
 
 constexpr int64_t kVerifyBytes = int64_t{16} << 20;
 
-// Reads the piece in slices.
+// Reads the piece in slices and returns its checksum.
 Result<uint32_t> read_checksum(CheckpointReader& reader, const std::string& name, const StoredTensor& tensor,
                                const Region& region, VerifyReport& report) {
   const int64_t size = info_of(tensor.dtype).size;
@@ -41,7 +41,7 @@ Result<void> verify_tensor(CheckpointReader& reader, const std::string& name, co
   std::vector<Region> regions;
   for (const CheckedPiece& piece : tensor.pieces) regions.push_back(piece.region);
   if (const auto problem = partition_problem(tensor.shape, regions)) {
-    return Error("tensor " + quoted_name(name) + ": its checksums are not those of the whole: " + *problem);
+    return Error("tensor " + quoted_name(name) + ": its checksums do not cover it exactly: " + *problem);
   }
   for (const CheckedPiece& piece : tensor.pieces) {
     const uint64_t before = report.num_bytes;

@@ -1,4 +1,4 @@
-/// Elements that were written in the other byte order.
+/// Converts elements in the other byte order.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,7 @@
 
 namespace cohort::files {
 
-/// Turns the bytes of each number around; of a complex element, of each half. Bytes of an element that `bytes` has only a part of
-/// stay.
+/// Reverses the bytes of each number; of a complex element, of each half. Leaves an incomplete last element as it is.
 void swap_byte_order(std::span<char> bytes, Dtype dtype);
 
 }  // namespace cohort::files

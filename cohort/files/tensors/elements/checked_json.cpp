@@ -13,8 +13,8 @@ namespace {
 using base::Error;
 using base::Result;
 
-// What a parsed object does not tell: the order of its keys, and whether one comes twice. Reads the text by itself; the
-// library's callbacks while it parses would look at all tensors before, for each tensor.
+// Finds what a parsed object does not tell: the order of its keys, and whether one occurs twice. Reads the text separately,
+// because the library's callbacks during parsing would visit all previous tensors for each tensor.
 class KeyWatcher final : public nlohmann::json_sax<Json> {
  public:
   bool start_object(std::size_t) override {
@@ -58,7 +58,7 @@ class KeyWatcher final : public nlohmann::json_sax<Json> {
 
 Result<CheckedJson> parse_checked_json(std::string_view text, const std::string& what, size_t max_depth) {
   if (text.empty() || text.front() != '{') return Error("the " + what + " does not begin with {");
-  // The library's functions call themselves for what is nested: too deep, and they take more stack than there is.
+  // The library's functions recurse into nested values, and too deep nesting would overflow the stack.
   if (base::json_depth(text) > max_depth)
     return Error("the " + what + " is nested deeper than any description of tensors");
   KeyWatcher watcher;

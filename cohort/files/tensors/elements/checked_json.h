@@ -1,5 +1,5 @@
-/// JSON from files that others may have written or spoiled: checked before a library recurses into it, and with what the library
-/// does not tell.
+/// Parses JSON from files that others may have written or damaged. Checks it before a library recurses into it, and returns
+/// details that the library does not.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,8 +18,8 @@ struct CheckedJson {
   std::vector<std::string> names;
 };
 
-/// One object. `what`: "header", for errors such as "the header is not JSON: ...". Fails for a key that comes twice in an object,
-/// and for nesting deeper than `max_depth`; a description of tensors needs 3.
+/// Parses one object. `what` is a word such as "header" for errors like "the header is not JSON: ...". Fails for a key that
+/// occurs twice in an object, and for nesting deeper than `max_depth`; a description of tensors needs 3.
 base::Result<CheckedJson> parse_checked_json(std::string_view text, const std::string& what, size_t max_depth = 64);
 
 }  // namespace cohort::files

@@ -9,7 +9,7 @@ namespace cohort::files {
 namespace {
 
 constexpr size_t kWorthFolding = 4 * kFoldBlockBytes;
-// The library inverts the register before and after: this one begins as zeros.
+// The library inverts the register before and after, so this value makes it start with zeros.
 constexpr uint32_t kZeroRegister = 0xFFFFFFFF;
 
 }  // namespace

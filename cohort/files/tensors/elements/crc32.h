@@ -6,10 +6,10 @@
 
 namespace cohort::files {
 
-/// Goes on from `before`, the checksum of the bytes so far; 0 for none.
+/// Continues from `before`, the checksum of the bytes so far; 0 to begin.
 uint32_t crc32(std::string_view bytes, uint32_t before = 0);
 
-/// The checksum of two parts, one after the other, from theirs.
+/// Returns the checksum of two parts in sequence, given their checksums.
 uint32_t join_crc32(uint32_t first, uint32_t second, uint64_t size_of_second);
 
 }  // namespace cohort::files

@@ -9,8 +9,8 @@ namespace {
 
 #define COHORT_WIDE __attribute__((target("avx512f,vpclmulqdq"), always_inline)) inline
 
-// The remainders of x^(distance + 32) and x^(distance - 32), bits in the order of the checksum's, by which a lane's two halves
-// are multiplied to stand `distance` bits further on.
+// The remainders of x^(distance + 32) and x^(distance - 32), with bits in the order of the checksum's. Multiplying a lane's two
+// halves by them moves the halves `distance` bits further.
 constexpr long long kFold2048[] = {0x11542778A, 0x1322D1430};
 constexpr long long kFold512[] = {0x154442BD4, 0x1C6E41596};
 

@@ -1,4 +1,4 @@
-/// What the elements of a tensor in a file are, and what each format calls them.
+/// The types of elements of tensors in files, with their names in each format.
 #pragma once
 
 #include <cstdint>
@@ -33,13 +33,13 @@ enum class Dtype : uint8_t {
 
 struct DtypeInfo {
   Dtype dtype;
-  /// Bytes of an element.
+  /// The size of an element in bytes.
   int64_t size;
-  /// As PyTorch prints it after "torch.": "float32".
+  /// The name that PyTorch prints after "torch.": "float32".
   std::string_view torch_name;
-  /// In pickles: torch.FloatStorage. Empty where torch.save writes torch.storage.UntypedStorage and names the dtype beside it.
+  /// The class in pickles: torch.FloatStorage. Empty if torch.save writes torch.storage.UntypedStorage and the dtype separately.
   std::string_view storage_class;
-  /// In safetensors files: "F32". Empty where the format has no name.
+  /// The name in safetensors files: "F32". Empty if the format has no name.
   std::string_view safetensors_name;
 };
 

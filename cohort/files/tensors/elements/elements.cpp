@@ -11,13 +11,13 @@
 namespace cohort::files {
 namespace {
 
-// A float format of few bits: sign, exponent, mantissa.
+// A float format with few bits: sign, exponent, mantissa.
 struct SmallFloat {
   int exponent_bits;
   int mantissa_bits;
   int bias;
-  /// The largest exponent means infinity and NaN, as in IEEE 754. Otherwise only one pattern is NaN: all ones ("fn"), or the one
-  /// of minus zero ("fnuz").
+  /// The largest exponent means infinity and NaN, as in IEEE 754. Otherwise only one pattern is NaN: all ones ("fn"), or the
+  /// pattern of minus zero ("fnuz").
   enum class Special : uint8_t { kIeee, kAllOnes, kMinusZero } special = Special::kIeee;
 };
 
@@ -49,19 +49,19 @@ uint16_t encode_half(double number) {
   const double size = std::fabs(number);
   if (std::isnan(number)) return sign | 0x7e00;
   if (size == 0) return sign;
-  if (size >= 65520.0) return sign | 0x7c00;  // halfway from the largest one to the next power of two
+  if (size >= 65520.0) return sign | 0x7c00;  // halfway from the largest number to the next power of two
   int exponent = 0;
   std::frexp(size, &exponent);                      // size = f * 2^exponent, f in [0.5, 1)
   const int lowest = std::max(exponent - 11, -24);  // weight of the last bit
   const auto units = static_cast<uint32_t>(std::nearbyint(std::ldexp(size, -lowest)));
-  // A mantissa that was rounded up carries into the exponent by itself.
+  // A mantissa that was rounded up carries into the exponent.
   return sign | static_cast<uint16_t>(lowest == -24 ? units : units + (static_cast<uint32_t>(lowest + 24) << 10));
 }
 
 uint16_t encode_bfloat16(double number) {
   const auto bits = std::bit_cast<uint32_t>(static_cast<float>(number));
   if (std::isnan(number)) return 0x7fc0;
-  // Round to odd first: the float must not have lost which side of a tie the number was on.
+  // Rounds to odd first: the float must keep on which side of a tie the number was.
   const float nearest = std::bit_cast<float>(bits);
   uint32_t sticky = bits;
   if (static_cast<double>(nearest) != number && std::isfinite(nearest)) {

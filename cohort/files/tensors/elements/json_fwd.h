@@ -1,4 +1,4 @@
-/// `Json`, declared only: a header that names it does not cost its readers the whole of nlohmann/json.hpp.
+/// Only declares `Json`, so that headers that name it do not include all of nlohmann/json.hpp.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

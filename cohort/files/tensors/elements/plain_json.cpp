@@ -53,7 +53,7 @@ std::optional<std::string> from_hex(const std::string& text) {
 class PlainWriter {
  public:
   Result<Json> write(const PickleValue& value) {
-    // A pickle can say a value of any size in few bytes, by one that has another twice, and so on.
+    // A pickle can describe a value of any size in few bytes, with one that contains another twice, and so on.
     if (++num_values_ > kMaxValues) return Error("it has more than " + std::to_string(kMaxValues) + " parts");
     switch (value.kind()) {
       case PickleKind::kNone:

@@ -1,5 +1,5 @@
-/// Python's plain values as JSON, exactly: null, true, 3, 0.5, "text" and lists are themselves; what JSON does not have is an
-/// object with one key: {"tuple": [...]}, {"dict": [[key, value], ...]}, {"bytes": "00ff"}, {"complex": [real, imaginary]},
+/// Python's plain values as JSON, exactly: null, true, 3, 0.5, "text" and lists stay as they are. A value that JSON does not have
+/// is an object with one key: {"tuple": [...]}, {"dict": [[key, value], ...]}, {"bytes": "00ff"}, {"complex": [real, imaginary]},
 /// {"float": "nan"} (or "inf", "-inf").
 #pragma once
 

@@ -18,7 +18,7 @@ bool ranges_overlap(const IndexRanges& a, const IndexRanges& b) {
   return false;
 }
 
-// Indices that both have along a dimension: where they lie in each.
+// Returns the indices that both have along a dimension, with their positions in each.
 std::vector<ElementRun> common_segments(const IndexRanges& from, const IndexRanges& to) {
   std::vector<ElementRun> segments;
   int64_t from_place = 0;
@@ -43,7 +43,7 @@ std::vector<ElementRun> common_segments(const IndexRanges& from, const IndexRang
   return segments;
 }
 
-// Runs of the dimension `dim` and those inside it; neighbours are joined before they are visited.
+// Visits the runs of the dimension `dim` and those inside it. Adjacent runs are joined before they are visited.
 class CommonRuns {
  public:
   CommonRuns(const Region& from, const Region& to, const std::function<Result<void>(const ElementRun&)>& visit)
@@ -64,14 +64,14 @@ class CommonRuns {
   }
 
  private:
-  // Elements between neighbours of each dimension; one more for the whole.
+  // Returns the distance in elements between neighbors of each dimension, and one more for the complete region.
   static std::vector<int64_t> steps_of(const Region& region) {
     std::vector<int64_t> steps(region.size() + 1, 1);
     for (size_t dim = region.size(); dim-- > 0;) steps[dim] = steps[dim + 1] * num_indices(region[dim]);
     return steps;
   }
 
-  // The outermost dimension whose segments are runs of memory: those inside it are whole in both.
+  // Returns the outermost dimension whose segments are contiguous memory: the dimensions inside it are complete in both.
   size_t innermost() const {
     size_t dim = segments_.size() - 1;
     while (dim > 0) {
@@ -223,7 +223,7 @@ Result<void> for_each_slice(const Region& region, int64_t max_elements,
   const int64_t count = num_elements(region);
   if (count == 0) return {};
   if (count <= max_elements) return visit(region);
-  // More than one element: some dimension has more than one index.
+  // There is more than one element, so some dimension has more than one index.
   size_t dim = 0;
   while (num_indices(region[dim]) == 1) ++dim;
   const int64_t step = std::max<int64_t>(1, max_elements / (count / num_indices(region[dim])));

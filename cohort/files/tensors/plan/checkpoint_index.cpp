@@ -16,7 +16,7 @@ using base::Error;
 using base::Result;
 
 constexpr int kIndexVersion = 1;
-// A value is as deep as a pickle may be, and three levels of JSON for each of its own.
+// A value may be as deep as a pickle, with three levels of JSON for each level.
 constexpr size_t kMaxIndexDepth = 700;
 
 Json json_of(const Region& region) {
@@ -37,7 +37,7 @@ Json json_of(const std::vector<CheckedPiece>& pieces) {
   return list;
 }
 
-// Everything of ours but its own checksum.
+// Returns everything of Cohort's part except its own checksum.
 Json own_part(const CheckpointIndex& index) {
   Json own = {{"version", kIndexVersion}, {"files", Json::object()}, {"pieces", Json::object()}};
   for (const IndexedFile& file : index.files) {
@@ -95,7 +95,7 @@ Result<std::vector<CheckedPiece>> parse_pieces(const Json& json) {
 
 Result<void> parse_files(const Json& json, CheckpointIndex& index) {
   for (IndexedFile& file : index.files) {
-    if (!json.contains(file.name)) return Error("says nothing of the file " + quoted_name(file.name));
+    if (!json.contains(file.name)) return Error("does not describe the file " + quoted_name(file.name));
     Result<uint64_t> bytes = number_of<uint64_t>(json[file.name], "bytes");
     Result<uint32_t> crc = number_of<uint32_t>(json[file.name], "header_crc32");
     if (!bytes || !crc)
@@ -110,7 +110,7 @@ Result<void> parse_complex128(const Json& json, CheckpointIndex& index) {
   if (!json.is_array()) return Error("has a \"complex128\" that is not a list");
   for (const Json& name : json) {
     if (!name.is_string() || !index.file_of.contains(name.get<std::string>()))
-      return Error("says that " + shortened(name.dump()) + " is complex128, which is no tensor of the checkpoint");
+      return Error("says that " + shortened(name.dump()) + " is complex128, which is not a tensor of the checkpoint");
     index.complex128.insert(name.get<std::string>());
   }
   return {};
@@ -193,7 +193,7 @@ Result<CheckpointIndex> parse_checkpoint_index(std::string_view text) {
   }
   const Json metadata = json.value("metadata", Json::object());
   if (!metadata.is_object()) return Error("the metadata of the index are not an object");
-  // Others count in floating point too.
+  // Other libraries also write floating-point numbers here.
   if (metadata.contains("total_size") && metadata["total_size"].is_number_unsigned()) {
     index.total_size = metadata["total_size"].get<uint64_t>();
   }

@@ -1,5 +1,5 @@
-/// model.safetensors.index.json: which tensor is in which file of a folder, as Hugging Face's libraries write and read it, and
-/// what a sharded checkpoint of ours has besides: checksums and values that are no tensors (docs/checkpoint_format.md).
+/// model.safetensors.index.json: the file of each tensor in a folder, as Hugging Face's libraries write and read it, and what
+/// Cohort adds for its sharded checkpoints: checksums and values that are not tensors (docs/checkpoint_format.md).
 #pragma once
 
 #include <cstdint>
@@ -18,45 +18,46 @@ namespace cohort::files {
 inline constexpr const char* kCheckpointIndexName = "model.safetensors.index.json";
 inline constexpr uint64_t kMaxCheckpointIndexBytes = uint64_t{512} << 20;
 
-/// What one rank wrote of a tensor: the checksum of the region's elements, row by row.
+/// The part of a tensor that one rank wrote: the checksum of the region's elements, row by row.
 struct CheckedPiece {
   Region region;
   uint32_t crc32 = 0;
 };
 
 struct IndexedFile {
-  /// In the folder of the index.
+  /// The name in the folder of the index.
   std::string name;
-  /// Of the whole file, and of its header with the length before it. Known of files that we wrote.
+  /// The size of the complete file, and the checksum of its header with the length before it. Only known for files that Cohort
+  /// wrote.
   uint64_t num_bytes = 0;
   uint32_t header_crc32 = 0;
 };
 
 struct CheckpointIndex {
   std::vector<IndexedFile> files;
-  /// Name of a tensor -> index of its file.
+  /// The index of the file of each tensor.
   std::map<std::string, size_t> file_of;
-  /// Of all tensors, in bytes.
+  /// The size of all tensors in bytes.
   uint64_t total_size = 0;
 
-  /// False: written by others, and nothing is known of what follows.
+  /// Whether Cohort wrote the checkpoint. If not, nothing of the members below is known.
   bool is_ours = false;
   std::map<std::string, std::vector<CheckedPiece>> pieces;
-  /// Tensors of complex128, for which safetensors has no name: they lie in their files as float64, with another, last dimension
-  /// of 2.
+  /// Tensors of complex128, for which safetensors has no name. Files store them as float64, with an additional last dimension of
+  /// 2.
   std::set<std::string> complex128;
-  /// Values that are no tensors (plain_json.h).
+  /// Values that are not tensors (plain_json.h).
   std::map<std::string, Json> values;
   /// Texts of the user.
   std::map<std::string, std::string> metadata;
 };
 
-/// Fails for names that are not UTF-8.
+/// Formats the index. Fails for names that are not UTF-8.
 base::Result<std::string> format_checkpoint_index(const CheckpointIndex& index);
-/// Checks what can be checked without the files; names of files cannot leave the folder.
+/// Parses the index and checks all that can be checked without the files. Names of files cannot leave the folder.
 base::Result<CheckpointIndex> parse_checkpoint_index(std::string_view text);
 
-/// Why `name` cannot be that of a file in a folder; empty if it can.
+/// Returns why `name` cannot be the name of a file in a folder; empty if it can.
 std::string file_name_problem(const std::string& name);
 
 }  // namespace cohort::files

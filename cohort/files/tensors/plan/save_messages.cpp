@@ -33,7 +33,7 @@ Region region_of(const Json& message) {
   return region;
 }
 
-// They come from ranks of the same job and the same library.
+// Parses a message of a rank, which belongs to the same job and uses the same library.
 template <typename Parse>
 auto parse_message(std::string_view text, Parse parse) -> Result<decltype(parse(Json()))> {
   try {

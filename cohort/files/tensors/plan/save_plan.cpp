@@ -33,7 +33,7 @@ struct Piece {
 };
 struct Tensor {
   const SaveItem* item = nullptr;
-  size_t rank = 0;  ///< the first that has it
+  size_t rank = 0;  ///< the first rank that has it
   std::vector<Piece> pieces;
   uint64_t num_bytes = 0;
   size_t file = 0;
@@ -77,7 +77,7 @@ Result<Tensors> collect(const std::vector<std::vector<SaveItem>>& items_by_rank,
           (item.is_tensor && (other.dtype != item.dtype || other.shape != item.shape))) {
         return Error(fmt::format("key \"{}\" is {} on rank {}, but {} on rank {}", item.key, tensor_text(other),
                                  known->second.second, tensor_text(item), rank))
-            .with_hint("give tensors that differ between ranks keys that differ, such as one with the rank in it");
+            .with_hint("use different keys for tensors that differ between ranks, such as keys with the rank in them");
       }
       if (!item.is_tensor) {
         index.values.emplace(item.key, item.value);
@@ -103,7 +103,7 @@ Result<void> check_partition(const std::string& key, const Tensor& tensor) {
   return Error("key \"" + key + "\", " + tensor_text(*tensor.item) + ", which " +
                (ranks.empty() ? "no rank" : base::ranks_in_words({ranks.begin(), ranks.end()})) +
                (ranks.size() > 1 ? " have" : " has") + ": " + *problem)
-      .with_hint("together the ranks must have each element, and the same parts where several have it");
+      .with_hint("give parts that together have each element; parts of several ranks must be equal or disjoint");
 }
 
 void choose_writers(Tensors& tensors, size_t num_ranks) {
@@ -135,7 +135,7 @@ size_t least_number_of_files(const Tensors& tensors, size_t num_ranks, const Sav
   return std::clamp<size_t>(std::max(by_size, wanted), 1, std::max<size_t>(1, tensors.size()));
 }
 
-// Returns how many files there are.
+// Returns the number of files.
 size_t choose_files(Tensors& tensors, size_t num_ranks, const SavePlanOptions& options) {
   std::vector<uint64_t> sizes(least_number_of_files(tensors, num_ranks, options), 0);
   std::vector<Tensor*> order;
@@ -159,7 +159,7 @@ size_t choose_files(Tensors& tensors, size_t num_ranks, const SavePlanOptions& o
   return sizes.size();
 }
 
-// Files without tensors are none: with few tensors, the writers of them may leave some empty.
+// Removes files without tensors: if there are few tensors, some writers may have none.
 size_t without_empty_files(Tensors& tensors, size_t num_files) {
   std::vector<size_t> number(num_files, 0);
   for (const auto& [key, tensor] : tensors) number[tensor.file] = 1;
@@ -170,12 +170,12 @@ size_t without_empty_files(Tensors& tensors, size_t num_files) {
 }
 
 Result<void> lay_out_file(size_t number, const std::string& name, const Tensors& tensors, SavePlan& plan) {
-  SafetensorsHeader header{.metadata = {{"format", "pt"}}};  // which Hugging Face's libraries ask for
+  SafetensorsHeader header{.metadata = {{"format", "pt"}}};  // Hugging Face's libraries need it
   for (const auto& [key, tensor] : tensors) {
     if (tensor.file != number) continue;
     header.entries.push_back({key, tensor.item->dtype, tensor.item->shape});
     if (tensor.item->dtype != Dtype::kComplex128) continue;
-    header.entries.back().dtype = Dtype::kFloat64;  // whose two numbers lie as an element does
+    header.entries.back().dtype = Dtype::kFloat64;  // its two numbers are stored as an element
     header.entries.back().shape.push_back(2);
     plan.index.complex128.insert(key);
   }
@@ -196,7 +196,7 @@ Result<void> lay_out_file(size_t number, const std::string& name, const Tensors&
   return {};
 }
 
-// Each rank begins with a file of its own, in the order of the file.
+// Each rank begins with another file, in the order of the file.
 void order_writes(SavePlan& plan) {
   const size_t num_files = std::max<size_t>(1, plan.files.size());
   for (size_t rank = 0; rank < plan.writes.size(); ++rank) {

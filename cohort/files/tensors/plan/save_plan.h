@@ -1,5 +1,5 @@
-/// Who writes what, and where, when ranks save one checkpoint together. Pure and deterministic: the same items give the same
-/// plan.
+/// Plans which rank writes what, and where, when ranks save one checkpoint together. Pure and deterministic: the same items give
+/// the same plan.
 #pragma once
 
 #include <cstdint>
@@ -15,70 +15,71 @@
 
 namespace cohort::files {
 
-/// Files that are not complete yet: the name that they will have, and this.
+/// The suffix of the names of incomplete files.
 inline constexpr const char* kUnfinishedSuffix = ".unfinished";
 
-/// What one rank has of one key.
+/// The part of one key that one rank has.
 struct SaveItem {
   std::string key;
-  /// False: `value` is all there is.
+  /// Whether it is a tensor. If not, only `value` is used.
   bool is_tensor = true;
   Dtype dtype = Dtype::kFloat32;
-  /// Of the whole tensor.
+  /// The global shape.
   std::vector<int64_t> shape = {};
-  /// What this rank has of it.
+  /// The part of the tensor that this rank has.
   Region region = {};
-  /// plain_json.h.
+  /// The value, in the form of plain_json.h.
   Json value = {};
 };
 
 struct PlannedWrite {
-  /// Index in the rank's items.
+  /// The index in the rank's items.
   size_t item = 0;
-  /// Index in SavePlan::files.
+  /// The index in SavePlan::files.
   size_t file = 0;
-  /// Of the tensor's first element, in bytes from the start of the file.
+  /// The place of the tensor's first element, in bytes from the start of the file.
   uint64_t offset = 0;
 };
 
 struct PlannedFile {
   std::string name;
-  /// What stands before the data.
+  /// The bytes before the data.
   std::string prefix;
   uint64_t num_bytes = 0;
 };
 
 struct SavePlan {
   std::vector<PlannedFile> files;
-  /// By rank. Pieces that several ranks have are written by one of them.
+  /// Writes by rank. If several ranks have a piece, one of them writes it.
   std::vector<std::vector<PlannedWrite>> writes;
-  /// Complete but for the checksums: `pieces` is empty, add_checksums() makes it.
+  /// Complete except for the checksums: `pieces` is empty until add_checksums() fills it.
   CheckpointIndex index;
 };
 
 struct SavePlanOptions {
-  /// Of tensors, in one file; a larger tensor has a file of its own.
+  /// The limit for tensors in one file. A larger tensor has its own file.
   uint64_t max_file_bytes = 5'000'000'000;
-  /// At least so many files, as far as there are tensors. 0: one per rank, if each gets a MiB.
+  /// The least number of files, if there are enough tensors. 0 means one per rank, if each gets a MiB.
   size_t num_files = 0;
-  /// `<prefix>-00001-of-00002.safetensors`
+  /// The prefix of `<prefix>-00001-of-00002.safetensors`.
   std::string prefix = "model";
 };
 
-/// Pieces that several ranks have go to the one with the fewest bytes to write, large ones first. A tensor that one rank writes
-/// lies in that rank's file, so that ranks seldom wait for each other; others where there is most room.
-/// Errors: a key that is not the same tensor on all ranks that have it; pieces that overlap, or leave elements out.
+/// Makes the plan. A piece that several ranks have is written by the rank with the fewest bytes to write, large pieces first. A
+/// tensor that one rank writes is in that rank's file, so that ranks seldom wait for each other; others are in the files with the
+/// most space. Errors: a key that is not the same tensor on all ranks that have it; pieces that overlap, or do not cover the
+/// tensor.
 base::Result<SavePlan> plan_save(const std::vector<std::vector<SaveItem>>& items_by_rank,
                                  const SavePlanOptions& options = {});
 
-/// `checksums`: by rank, one for each of its writes.
+/// Adds the checksums: by rank, one for each of its writes.
 base::Result<void> add_checksums(const std::vector<std::vector<SaveItem>>& items_by_rank,
                                  const std::vector<std::vector<uint32_t>>& checksums, SavePlan& plan);
 
-/// What ranks send each other.
+/// Formats items as ranks send them to each other.
 base::Result<std::string> format_items(const std::vector<SaveItem>& items);
 base::Result<std::vector<SaveItem>> parse_items(std::string_view text);
-/// The files, and one rank's writes.
+/// Formats the files, and one rank's writes.
 std::string format_writes(const SavePlan& plan, size_t rank);
 base::Result<SavePlan> parse_writes(std::string_view text);
 

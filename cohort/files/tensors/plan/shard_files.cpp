@@ -25,14 +25,14 @@ using base::Error;
 using base::Result;
 namespace fs = std::filesystem;
 
-// A checksum and a write of the same bytes while they are in the cache.
+// Computes the checksum and writes the same bytes while they are in the cache.
 constexpr size_t kBlockBytes = size_t{1} << 20;
 
 Error cannot(const std::string& what, const std::string& path, int error) {
   return Error("cannot " + what + " \"" + path + "\": " + base::errno_text(error));
 }
 
-// A file or a folder.
+// Syncs a file or a folder.
 Result<void> sync_path(const std::string& path) {
   const base::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return cannot("open", path, errno);
@@ -40,7 +40,7 @@ Result<void> sync_path(const std::string& path) {
   return {};
 }
 
-// Room on the disk before anything is written to it: where there is not enough, that is known at once.
+// Reserves disk space before anything is written, so that too little space is known at once.
 Result<void> take_room(int fd, const PlannedFile& file, const std::string& folder) {
   base::survive_size_limit();
   const auto size = static_cast<off_t>(file.num_bytes);
@@ -56,7 +56,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names ? *std::move(names) : std::vector<std::string>();
 }
 
-// The files that an index of ours, or one like it, names.
+// Returns the files that an index names, if Cohort or a similar library wrote it.
 std::vector<std::string> indexed_files(const std::string& folder) {
   Result<std::string> text = base::read_file(folder + "/" + kCheckpointIndexName, kMaxCheckpointIndexBytes);
   if (!text) return {};
@@ -82,7 +82,7 @@ Result<int> PieceWriter::open(size_t file) {
   if (!fd) {
     Error error("cannot open \"" + path + "\": " + fd.error().message());
     if (::access(path.c_str(), F_OK) == 0) return error;
-    return std::move(error).with_hint("ranks that save together need a folder that all their hosts share");
+    return std::move(error).with_hint("save to a folder that the hosts of all ranks share");
   }
   return open_files_.emplace(file, std::move(*fd)).first->second.get();
 }
@@ -171,7 +171,7 @@ Result<void> ShardFiles::commit(const SavePlan& plan) {
   const std::vector<std::string> old = indexed_files(folder_);
   for (size_t i = 0; i < plan.files.size(); ++i) {
     const std::string path = folder_ + "/" + plan.files[i].name;
-    // The ranks have done it for what they wrote; the header of a file without data is nobody's.
+    // The ranks have synced what they wrote, but no rank syncs the header of a file without data.
     if (Result<void> synced = sync_ ? sync_path(made_[i]) : Result<void>(); !synced) return synced;
     if (std::rename(made_[i].c_str(), path.c_str()) != 0) return cannot("rename a file to", path, errno);
     made_[i] = path;

@@ -1,6 +1,6 @@
-/// The files of a checkpoint while ranks write them. One rank, the coordinator, makes them (ShardFiles) under temporary names;
-/// each rank writes its pieces where they belong (PieceWriter); then the coordinator gives them their names, and the index
-/// appears last. A folder that had a checkpoint keeps it, whole, until that moment, for the new files have other names.
+/// The files of a checkpoint while ranks write them. One rank, the coordinator, creates them (ShardFiles) under temporary names.
+/// Each rank writes its pieces to their places (PieceWriter). Then the coordinator renames the files and writes the index last. A
+/// folder that had a checkpoint keeps it until that moment, because the new files have other names.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ namespace cohort::files {
 
 class PieceWriter {
  public:
-  /// `file_names` without kUnfinishedSuffix. `sync`: finish() waits for the disk.
+  /// `file_names` are without kUnfinishedSuffix. With `sync`, finish() waits for the disk.
   PieceWriter(std::string folder, std::vector<std::string> file_names, bool sync);
 
-  /// Writes what `data` holds, `region` of a tensor row by row, to its place in the tensor of `shape`, whose first element lies
-  /// at `offset`. Returns: the checksum of the data.
+  /// Writes `data`, a `region` of a tensor row by row, to its place in the tensor of `shape`, whose first element is at `offset`.
+  /// Returns the checksum of the data.
   base::Result<uint32_t> write(const PlannedWrite& place, const SaveItem& item, const char* data);
-  /// After the last write.
+  /// Must be called after the last write.
   base::Result<void> finish();
 
  private:
@@ -36,29 +36,29 @@ class PieceWriter {
   std::map<size_t, base::Fd> open_files_;
 };
 
-/// What the coordinator does. The destructor removes all files that it made, unless commit() succeeded.
+/// The work of the coordinator. The destructor removes all files that it created, unless commit() succeeded.
 class ShardFiles {
  public:
-  /// `sync`: nothing is committed before it is on the disk.
+  /// With `sync`, nothing is committed before it is on the disk.
   ShardFiles(std::string folder, bool sync) : folder_(std::move(folder)), sync_(sync) {}
   ShardFiles(const ShardFiles&) = delete;
   ShardFiles& operator=(const ShardFiles&) = delete;
   ~ShardFiles();
 
-  /// Makes the folder if need be, and removes what interrupted saves have left in it.
-  /// Fails, unless `overwrite`, where it holds a checkpoint.
+  /// Creates the folder if needed, and removes the remains of interrupted saves. Fails if it has a checkpoint, unless
+  /// `overwrite`.
   base::Result<void> prepare(bool overwrite);
-  /// A prefix for names of files that are not in the folder: "model", or "model_2" and so on.
+  /// Returns a prefix for names of files that the folder does not have: "model", or "model_2" and so on.
   std::string free_prefix() const;
-  /// Makes the files with their headers, and takes room for the data on the disk.
+  /// Creates the files with their headers, and reserves disk space for the data.
   base::Result<void> create(const SavePlan& plan);
-  /// Names the files, writes the index, and removes the files of the checkpoint that it replaces.
+  /// Renames the files, writes the index, and removes the files of the checkpoint that it replaces.
   base::Result<void> commit(const SavePlan& plan);
 
  private:
   std::string folder_;
   bool sync_;
-  /// What to remove.
+  /// The files to remove.
   std::vector<std::string> made_;
 };
 

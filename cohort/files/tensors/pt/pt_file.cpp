@@ -20,7 +20,8 @@ using base::Result;
 
 // A state dict of a million tensors has about 150 MB.
 constexpr uint64_t kMaxPickleBytes = uint64_t{256} << 20;
-// Of the older format: a pickle of a number larger than 64 bits, without the two bytes of the protocol before it.
+// The magic number of the older format: a pickle of a number larger than 64 bits, without the two bytes of the protocol before
+// it.
 constexpr std::string_view kLegacyMagic("\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.", 13);
 constexpr int64_t kLegacyVersion = 1001;
 constexpr uint64_t kMaxElementBytes = 16;
@@ -55,13 +56,13 @@ class ZipReader {
   }
 
  private:
-  // All records lie in one folder, which is named for the file.
+  // All records are in one folder, which has the name of the file.
   Result<void> find_folder() {
     const std::string first = directory_.records.empty() ? "" : directory_.records[0].name;
     folder_ = first.substr(0, first.find('/') + 1);
     if (directory_.find(folder_ + "constants.pkl")) {
       return Error("it is a TorchScript archive, as torch.jit.save and C++'s torch::save write")
-          .with_hint("torch::load and torch::jit::load read such files");
+          .with_hint("read it with torch::load or torch::jit::load");
     }
     if (folder_.empty() || !directory_.find(folder_ + "data.pkl")) {
       return Error("it is a zip file, but not one of torch.save: it has no record \"data.pkl\"");
@@ -85,7 +86,7 @@ class ZipReader {
     const ZipRecord* record = directory_.find(folder_ + "data/" + storage->key);
     if (!record) return Error(fmt::format("it has no record \"data/{}\" for a tensor", storage->key));
     if (auto done = check_stored(file_, *record); !done) return done;
-    // A view of another dtype may leave bytes at the end that are no whole element.
+    // A view of another dtype may leave bytes at the end that are not a complete element.
     const bool fits = record->size >= storage->num_bytes && record->size - storage->num_bytes < kMaxElementBytes;
     if (!fits) {
       return Error(fmt::format("its record \"data/{}\" has {} bytes, but its tensors need {}", storage->key,
@@ -102,8 +103,8 @@ class ZipReader {
   PtFile result_;
 };
 
-// One pickle after another: a magic number, a version, a description of the machine, the values, the keys of the storages; then
-// the storages, each behind the number of its elements.
+// A sequence of pickles: a magic number, a version, a description of the machine, the values, the keys of the storages; then the
+// storages, each after its number of elements.
 class LegacyReader {
  public:
   LegacyReader(const RandomAccessFile& file, std::string_view front) : file_(file), front_(front) {}
@@ -171,7 +172,7 @@ class LegacyReader {
   PtFile result_;
 };
 
-// How far the pickles reach is not known before they are read, so more of the file is read until they end.
+// The end of the pickles is not known before they are read, so this reads more of the file until they end.
 Result<PtFile> read_legacy(const RandomAccessFile& file) {
   for (uint64_t size = uint64_t{1} << 20;; size *= 16) {
     const bool is_all = size >= file.size() || size >= kMaxPickleBytes;
@@ -191,7 +192,8 @@ Result<PtFile> read_any(const RandomAccessFile& file) {
         .with_hint("load it in Python with weights_only=False, if you trust it, and save it again");
   }
   if (begin->size() > 8 && (*begin)[8] == '{') {
-    return Error("it is not a file of torch.save").with_hint("it looks like a safetensors file: load_file reads those");
+    return Error("it is not a file of torch.save")
+        .with_hint("read it with load_file: it looks like a safetensors file");
   }
   return read_legacy(file);
 }

@@ -40,7 +40,7 @@ constexpr NameRow kAllowed[] = {
     {"argparse", "Namespace"},
 };
 
-// What Python reads, but C++ has no place for.
+// Names that Python reads, but C++ cannot represent.
 struct KnownRow {
   std::string_view module;
   std::string_view name;
@@ -87,8 +87,7 @@ std::string refuse_pt_name(const PythonName& name) {
   if (const KnownRow* known = find_row(std::begin(kKnown), std::end(kKnown), name)) {
     return "it holds " + std::string(known->what);
   }
-  return "it refers to " + shortened(name.text()) +
-         ", which plain values and tensors are not made with; nothing of it was run";
+  return "it refers to " + shortened(name.text()) + ", which plain values and tensors do not need; it was not run";
 }
 
 }  // namespace cohort::files

@@ -9,12 +9,13 @@
 
 namespace cohort::files {
 
-/// The whole text of the error, or "" for names that tensors and plain values are made with.
+/// Returns the complete text of the error, or "" for names with which tensors and plain values are made.
 std::string refuse_pt_name(const base::PythonName& name);
 
-/// torch.FloatStorage; torch.storage.UntypedStorage is bytes. Nothing for other names.
+/// Returns the dtype of torch.FloatStorage and similar classes; torch.storage.UntypedStorage has bytes. Returns nothing for other
+/// names.
 std::optional<Dtype> pt_storage_dtype(const base::PythonName& name);
-/// torch.float32. Nothing for other names.
+/// Returns the dtype of torch.float32 and similar names. Returns nothing for other names.
 std::optional<Dtype> pt_dtype(const base::PythonName& name);
 bool is_numpy_scalar(const base::PythonName& name);
 

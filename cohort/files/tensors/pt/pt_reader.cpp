@@ -18,7 +18,7 @@ namespace {
 using base::Error;
 using base::Result;
 
-// A multiple of every element's size, and a huge page: two threads never wait for the same one.
+// A multiple of every element's size, and a huge page, so that two threads never wait for the same one.
 constexpr uint64_t kReadBytes = 2 << 20;
 
 struct ReadPart {

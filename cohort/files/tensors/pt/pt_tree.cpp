@@ -25,7 +25,7 @@ Error odd_arguments(const PythonName& name) {
 
 bool is_natural(const PickleValue& value) { return value.is(PickleKind::kInt) && value.to_int() >= 0; }
 
-// A tuple, or a torch.Size around one.
+// Parses a tuple, or a torch.Size around one.
 PickleValue inner_tuple(const PickleValue& value) {
   const bool is_size =
       value.is(PickleKind::kObject) && value.name().is("torch", "Size") && value.arguments().size() == 1;
@@ -42,7 +42,7 @@ bool read_naturals(const PickleValue& value, std::vector<int64_t>* out) {
   return true;
 }
 
-// Whether all elements lie in `num_elements` of them, and their numbers fit 64 bits. Zero elements lie anywhere.
+// Whether all elements are inside `num_elements`, and their numbers fit 64 bits. Zero elements are always inside.
 bool lies_in(const PtTensor& tensor, int64_t num_elements) {
   constexpr auto kMax = static_cast<unsigned __int128>(INT64_MAX);
   const auto size = static_cast<unsigned __int128>(info_of(tensor.dtype).size);
@@ -62,7 +62,7 @@ bool lies_in(const PtTensor& tensor, int64_t num_elements) {
   return is_empty ? last <= kMax : last < static_cast<unsigned __int128>(num_elements);
 }
 
-// {"conj": True} or {"neg": True}
+// Parses {"conj": True} or {"neg": True}.
 bool read_metadata(const PickleValue& value, PtTensor* tensor) {
   if (value.is_none()) return true;
   if (!value.is(PickleKind::kDict)) return false;
@@ -107,7 +107,7 @@ Result<void> PtTree::visit(const PickleValue& value) {
   }
   if (value.is(PickleKind::kName)) return visit_name(value);
   if (value.is(PickleKind::kPersistent)) {
-    return Error("a storage stands in it by itself, which C++ has no value for")
+    return Error("it has a storage by itself, which C++ cannot represent")
         .with_hint("save the tensor instead of its storage");
   }
   for (const PickleValue& item : value.items()) {
@@ -122,7 +122,7 @@ Result<void> PtTree::visit(const PickleValue& value) {
 
 Result<void> PtTree::visit_name(const PickleValue& value) {
   if (!pt_dtype(value.name())) {
-    return Error(fmt::format("{} stands in it as a value, which C++ has none for", value.name().text()));
+    return Error(fmt::format("it has {} as a value, which C++ cannot represent", value.name().text()));
   }
   file_.plain.emplace(value.identity(), PickleValue::of_text(value.name().text()));
   return {};
@@ -150,10 +150,11 @@ Result<void> PtTree::visit_object(const PickleValue& object) {
   if (name.is("torch", "Size")) return read_size(object);
   if (name.is("torch", "device")) return read_device(object);
   if (is_numpy_scalar(name)) return read_numpy_scalar(object);
-  return Error(fmt::format("what {} makes stands in it as a value, which C++ has none for", name.text()));
+  return Error(fmt::format("it has a value made by {}, which C++ cannot represent", name.text()));
 }
 
-// ("storage", type, key, device, number of elements); in older files also None, or (key, offset, number of elements) of a view.
+// Parses ("storage", type, key, device, number of elements); in older files also None, or (key, offset, number of elements) of a
+// view.
 Result<void> PtTree::read_storage(const PickleValue& value, PtTensor* tensor, int64_t* view_size) {
   const Error odd("a tensor's storage has another id than Python writes");
   const auto& id = value.id().items();
@@ -192,7 +193,7 @@ Result<void> PtTree::read_storage(const PickleValue& value, PtTensor* tensor, in
   return {};
 }
 
-// (storage, offset, shape, strides[, requires_grad, hooks[, dtype, in _v3 alone][, metadata]])
+// Parses (storage, offset, shape, strides[, requires_grad, hooks[, dtype, in _v3 alone][, metadata]]).
 Result<void> PtTree::read_tensor(const PickleValue& object) {
   const PythonName& name = object.name();
   const auto& a = object.arguments();
@@ -207,7 +208,7 @@ Result<void> PtTree::read_tensor(const PickleValue& object) {
                         (num_plain == 4 || a[4].is(PickleKind::kBool)) &&
                         (a.size() == num_plain || read_metadata(a[num_plain], &tensor));
   if (!is_plain) return odd_arguments(name);
-  // Tensors of one tuple of arguments cost little in the file, so what they need here is bounded.
+  // Tensors that share a tuple of arguments need little space in the file, so their memory here is limited.
   num_sizes_ += tensor.shape.size();
   if (tensor.shape.size() > kMaxDimensions || num_sizes_ > kFreeSizes + file_.pickle_size) {
     return Error("its tensors have more dimensions than a file of its size can have");
@@ -239,7 +240,7 @@ Result<PtTensor> PtTree::inner_tensor(const PickleValue& value) {
   return *found;
 }
 
-// (tensor, requires_grad, hooks[, state])
+// Parses (tensor, requires_grad, hooks[, state]).
 Result<void> PtTree::read_parameter(const PickleValue& object) {
   const auto& arguments = object.arguments();
   const size_t count = object.name().name == "_rebuild_parameter" ? 3 : 4;
@@ -252,7 +253,7 @@ Result<void> PtTree::read_parameter(const PickleValue& object) {
   return {};
 }
 
-// (function, class, its arguments, state): a tensor with attributes, which stay behind.
+// Parses (function, class, its arguments, state): a tensor with attributes, which are dropped.
 Result<void> PtTree::read_from_type(const PickleValue& object) {
   const auto& arguments = object.arguments();
   const bool is_plain = arguments.size() == 4 && arguments[0].is(PickleKind::kName) &&
@@ -269,7 +270,7 @@ Result<void> PtTree::read_from_type(const PickleValue& object) {
   return {};
 }
 
-// The command line of a training program, which many keep in their checkpoints: the dict of its attributes.
+// Parses the command line of a training program, which many keep in their checkpoints, as the dict of its attributes.
 Result<void> PtTree::read_namespace(const PickleValue& object) {
   const PickleValue& state = object.object_state();
   const bool is_plain = is_by_new(object) && object.arguments().empty() && object.items().empty() &&
@@ -286,7 +287,7 @@ Result<void> PtTree::read_size(const PickleValue& object) {
   return {};
 }
 
-// ("cuda", 1) is the text "cuda:1".
+// Parses ("cuda", 1) as the text "cuda:1".
 Result<void> PtTree::read_device(const PickleValue& object) {
   const auto& arguments = object.arguments();
   const bool is_plain = (arguments.size() == 1 || (arguments.size() == 2 && is_natural(arguments[1]))) &&
@@ -298,7 +299,7 @@ Result<void> PtTree::read_device(const PickleValue& object) {
   return {};
 }
 
-// (numpy.dtype("f8", False, True), bytes)
+// Parses (numpy.dtype("f8", False, True), bytes).
 Result<void> PtTree::read_numpy_scalar(const PickleValue& object) {
   const auto& arguments = object.arguments();
   const bool is_plain = arguments.size() == 2 && arguments[0].is(PickleKind::kObject) &&

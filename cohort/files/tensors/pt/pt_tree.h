@@ -1,4 +1,4 @@
-/// PtTree: finds the tensors in what the pickle of a .pt file says. For pt_file.h.
+/// PtTree: finds the tensors in the pickle of a .pt file. For pt_file.h.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@ namespace cohort::files {
 
 class PtTree {
  public:
-  /// Where a new storage's bytes are, and whether they may be its: called once for each key.
+  /// Sets the place of a new storage's bytes, and checks whether they may belong to it. Called once for each key.
   using Locate = std::function<base::Result<void>(PtStorage*)>;
 
   PtTree(PtFile* file, Locate locate) : file_(*file), locate_(std::move(locate)) {}
@@ -29,7 +29,7 @@ class PtTree {
   base::Result<void> read_size(const base::PickleValue& object);
   base::Result<void> read_device(const base::PickleValue& object);
   base::Result<void> read_numpy_scalar(const base::PickleValue& object);
-  /// The tensor that another object is made from.
+  /// Returns the tensor from which another object is made.
   base::Result<PtTensor> inner_tensor(const base::PickleValue& value);
   base::Result<void> read_storage(const base::PickleValue& value, PtTensor* tensor, int64_t* view_size);
 

@@ -22,7 +22,8 @@ using base::Error;
 using base::PickleValue;
 using base::Result;
 
-// Large enough that a system call costs nothing beside it, small enough to be in the cache from the checksum to the write.
+// Large enough that a system call costs little in comparison, small enough to stay in the cache between the checksum and the
+// write.
 constexpr uint64_t kChunkBytes = 1 << 20;
 
 struct Chunk {
@@ -73,7 +74,7 @@ class PtWriter {
   }
 
  private:
-  // What the last record, which stands for the others, can need.
+  // The size that the last record, which depends on the others, may need.
   static constexpr uint64_t kRestBytes = 4096;
   static constexpr size_t kNumTextsBefore = 4;
 
@@ -85,7 +86,7 @@ class PtWriter {
 
   size_t num_records_before() const { return texts_.size() + offsets_.size(); }
 
-  // 40 digits that differ where the contents do.
+  // Adds 40 digits that differ if the contents do.
   void add_serialization_id() {
     uint32_t all = 0;
     uint64_t hash = 0xcbf29ce484222325;

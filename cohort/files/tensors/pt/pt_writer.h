@@ -1,4 +1,4 @@
-/// Writes what torch.save writes: a zip file of a pickle and storages.
+/// Writes files as torch.save does: a zip file of a pickle and storages.
 ///
 ///     PickleValue tensor = pt_tensor({.key = "0", .dtype = Dtype::kFloat32, .shape = {2, 3}});
 ///     PickleValue dict = PickleValue::dict({{PickleValue::of_text("weight"), tensor}});
@@ -19,10 +19,10 @@
 
 namespace cohort::files {
 
-/// The bytes of one storage: those in memory, or those that come when they are asked for.
+/// The bytes of one storage: in memory, or read when they are needed.
 struct StorageBytes {
   std::string_view bytes = {};
-  /// If set, `size` bytes come from here instead: those from `first` on. Called by several threads at once.
+  /// If set, returns the `size` bytes instead, from `first` on. Called by several threads at once.
   std::function<base::Result<void>(uint64_t first, std::span<char> to)> read = {};
   uint64_t size = 0;
 
@@ -31,16 +31,16 @@ struct StorageBytes {
 
 /// A tensor as a view of a storage.
 struct PtTensorParts {
-  /// The storage's place among those of the file, as a text.
+  /// The index of the storage in the file, as a text.
   std::string key;
   Dtype dtype = Dtype::kFloat32;
   std::vector<int64_t> shape = {};
-  /// Empty: row-major.
+  /// If empty, the tensor is row-major.
   std::vector<int64_t> strides = {};
   int64_t offset = 0;
-  /// Elements of the storage. 0: as many as the tensor has.
+  /// The number of elements of the storage. 0 means as many as the tensor has.
   int64_t storage_elements = 0;
-  /// Where the tensor was: Python loads it there again.
+  /// The device to which Python loads the tensor.
   std::string device = "cpu";
   bool requires_grad = false;
   bool is_parameter = false;
@@ -48,9 +48,9 @@ struct PtTensorParts {
   bool is_negative = false;
 };
 
-/// The call that makes the tensor in Python.
+/// Returns the call that makes the tensor in Python.
 base::PickleValue pt_tensor(const PtTensorParts& parts);
-/// collections.OrderedDict. `state`: its attributes, such as a state dict's {"_metadata": ...}; None for none.
+/// Returns a collections.OrderedDict. `state` has its attributes, such as a state dict's {"_metadata": ...}; None if it has none.
 base::PickleValue pt_ordered_dict(std::vector<base::PickleEntry> entries, base::PickleValue state = {});
 
 struct PtWriteOptions {
@@ -58,7 +58,7 @@ struct PtWriteOptions {
   int num_threads = 2;
 };
 
-/// storages[i] is the storage with the key i. The file appears whole or not at all, mode 0600.
+/// Writes the file, in which storages[i] has the key i. The file appears complete or not at all, with mode 0600.
 base::Result<void> write_pt_file(const std::string& path, const base::PickleValue& root,
                                  const std::vector<StorageBytes>& storages, const PtWriteOptions& options = {});
 

@@ -10,7 +10,7 @@ namespace {
 
 using base::Result;
 
-// Elements that stand side by side in the storage.
+// Elements that are adjacent in the storage.
 struct Run {
   int64_t first;
   int64_t count;
@@ -45,7 +45,7 @@ std::vector<Run> runs_of(const PtTensor& tensor, int64_t begin, int64_t end) {
   return runs;
 }
 
-// Whole elements of one batch: through one read where they lie close together.
+// Reads complete elements of one batch, with one read if they are close together.
 Result<void> read_batch(const RandomAccessFile& file, uint64_t storage_offset, int64_t size,
                         const std::vector<Run>& runs, std::span<char> to) {
   int64_t begin = INT64_MAX;

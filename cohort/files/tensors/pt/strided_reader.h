@@ -1,4 +1,4 @@
-/// Elements of a view of a storage, in row-major order.
+/// Reads the elements of a view of a storage in row-major order.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace cohort::files {
 
-/// Copies the bytes from `first_byte` on of the tensor's elements in row-major order, as they are in the file. Requires: they lie
-/// inside the tensor, and the tensor in its storage, which begins at `storage_offset` in the file.
+/// Copies bytes of the tensor's elements in row-major order, as they are in the file, from `first_byte` on until `to` is full.
+/// Requires that they are inside the tensor, and the tensor inside its storage, which begins at `storage_offset` in the file.
 base::Result<void> read_strided(const RandomAccessFile& file, uint64_t storage_offset, const PtTensor& tensor,
                                 uint64_t first_byte, std::span<char> to);
 

@@ -16,7 +16,7 @@ namespace {
 using base::Error;
 using base::Result;
 
-// What the end of a zip file says of its directory.
+// The place of the directory, from the end of a zip file.
 struct DirectoryPlace {
   uint64_t count = 0;
   uint64_t size = 0;
@@ -34,10 +34,10 @@ uint64_t number_at(std::string_view bytes, size_t place, int size) {
 
 Error truncated(const RandomAccessFile& file) {
   return Error(fmt::format("\"{}\" has no end record of a zip file in its {} bytes", file.path(), file.size()))
-      .with_hint("it was cut off, or it is another kind of file");
+      .with_hint("check that the file is complete, and that it is a zip file");
 }
 
-// The record before `end` that says more than 16 and 32 bits can. Nothing: there is none.
+// Reads the record before `end` that has numbers larger than 16 and 32 bits. Returns nothing if there is none.
 Result<std::optional<DirectoryPlace>> read_large_end(const RandomAccessFile& file, uint64_t end) {
   if (end < zip::kLocatorSize) return std::optional<DirectoryPlace>();
   auto locator = file.read(end - zip::kLocatorSize, zip::kLocatorSize, "the locator of a zip file's end");
@@ -76,7 +76,7 @@ Result<DirectoryPlace> find_directory(const RandomAccessFile& file) {
   }
 }
 
-// The fields of an extra part that stand for numbers of 0xFFFFFFFF, in the order of their need.
+// The fields of an extra part that replace numbers of 0xFFFFFFFF, in the order of their need.
 class LargeNumbers {
  public:
   explicit LargeNumbers(std::string_view extra) {
@@ -90,7 +90,7 @@ class LargeNumbers {
       extra.remove_prefix(4 + size);
     }
   }
-  /// False: it is missing.
+  /// Returns false if it is missing.
   bool replace(uint64_t* number) {
     if (*number != 0xFFFFFFFF) return true;
     if (left_.size() < 8) return false;

@@ -16,7 +16,7 @@ void put(std::string* out, uint64_t value, int size) {
 
 uint64_t small(uint64_t number) { return std::min(number, zip::kLarge); }
 
-// Numbers that the fields of 32 bits cannot hold: of the sizes, both.
+// Returns the numbers that do not fit the fields of 32 bits; both sizes if one does not fit.
 std::string large_numbers(uint64_t size, uint64_t header_offset) {
   std::string numbers;
   if (size >= zip::kLarge) {
@@ -31,7 +31,7 @@ std::string large_numbers(uint64_t size, uint64_t header_offset) {
   return extra + numbers;
 }
 
-// Texts are UTF-8; size and checksum stand behind the bytes.
+// Texts are UTF-8; size and checksum come after the bytes.
 uint64_t flags(uint64_t size) { return size > 0 ? 0x808 : 0x800; }
 
 }  // namespace
@@ -39,7 +39,7 @@ uint64_t flags(uint64_t size) { return size > 0 ? 0x808 : 0x800; }
 uint64_t ZipLayout::add(std::string name, uint64_t size) {
   Record record{.name = std::move(name), .header_offset = end_, .size = size};
   const uint64_t least = end_ + zip::kHeaderSize + record.name.size() + large_numbers(size, end_).size() +
-                         4;  // 4: of the padding's own header
+                         4;  // 4: the padding's own header
   record.offset = (least + kAlignment - 1) / kAlignment * kAlignment;
   end_ = record.offset + size + descriptor(record).size();
   records_.push_back(std::move(record));

@@ -1,6 +1,6 @@
-/// ZipLayout: where each part of a zip file of stored records lies, known before anything is written, so that threads can write
-/// records side by side. Like the files of torch.save to the byte: data at multiples of 64, padding in the extra part "FB", data
-/// descriptors, 64-bit numbers where they are needed.
+/// ZipLayout: the place of each part of a zip file of stored records. It is known before anything is written, so that threads can
+/// write records in parallel. Equals the files of torch.save byte for byte: data at multiples of 64, padding in the extra part
+/// "FB", data descriptors, 64-bit numbers if they are needed.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,9 @@ namespace cohort::files {
 
 class ZipLayout {
  public:
-  /// `name`: with the archive's folder, "model/data/0".
-  /// Returns: the offset of its bytes in the file.
+  /// Adds a record. `name` includes the archive's folder, as in "model/data/0". Returns the offset of its bytes in the file.
   uint64_t add(std::string name, uint64_t size);
-  /// Of the record added as the index-th.
+  /// Sets the checksum of the record that was added as the index-th.
   void set_crc(size_t index, uint32_t crc) { records_[index].crc = crc; }
   uint32_t crc(size_t index) const { return records_[index].crc; }
 
@@ -22,9 +21,9 @@ class ZipLayout {
     uint64_t offset;
     std::string bytes;
   };
-  /// Everything but the records' bytes. All checksums are set.
+  /// Returns everything except the records' bytes. All checksums must be set.
   std::vector<Piece> pieces() const;
-  /// Of the whole file.
+  /// The size of the complete file.
   uint64_t file_size() const;
 
  private:

@@ -39,12 +39,12 @@ Result<uint64_t> header_length(const RandomAccessFile& file) {
   Result<void> done = file.read(0, {reinterpret_cast<char*>(&length), sizeof(length)}, "the header's length");
   if (!done) return done.error();
   if (std::memcmp(&length, "PK\3\4", 4) == 0) {
-    return Error("it is a zip archive, as torch::save and torch.save write").with_hint("torch::load reads such files");
+    return Error("it is a zip archive, as torch::save and torch.save write").with_hint("read it with torch::load");
   }
   if (length > kMaxSafetensorsHeaderBytes) {
     return Error("it claims a header of " + std::to_string(length) + " bytes, the format allows " +
                  std::to_string(kMaxSafetensorsHeaderBytes))
-        .with_hint("is this really a safetensors file?");
+        .with_hint("check that this is a safetensors file");
   }
   if (length <= file.size() - 8) return length;
   return Error("it claims a header of " + std::to_string(length) + " bytes, but only " +

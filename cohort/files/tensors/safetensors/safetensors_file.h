@@ -1,5 +1,5 @@
-/// A safetensors file on disk: its header, checked, and where its data begin. 8 bytes with the length N of the header, N bytes of
-/// JSON (safetensors_header.h), then the data, little-endian.
+/// A safetensors file on disk: its checked header, and the place of its data. The file has 8 bytes with the length N of the
+/// header, N bytes of JSON (safetensors_header.h), then the data, little-endian.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace cohort::files {
 struct SafetensorsFile {
   RandomAccessFile file;
   SafetensorsHeader header;
-  /// Where the data begin, in bytes from the start of the file.
+  /// The place of the data, in bytes from the start of the file.
   uint64_t data_begin = 0;
 };
 
-/// Errors are reasons without the path: `the file has 3 bytes, fewer than the length of a header (8)`.
+/// Opens a file. Errors are reasons without the path: `the file has 3 bytes, fewer than the length of a header (8)`.
 base::Result<SafetensorsFile> open_safetensors(const std::string& path);
 
-/// What stands before the data: the header's length and text. Fails as format_safetensors_header.
+/// Returns the bytes before the data: the header's length and text. Fails as format_safetensors_header does.
 base::Result<std::string> safetensors_prefix(const SafetensorsHeader& header);
 
 }  // namespace cohort::files

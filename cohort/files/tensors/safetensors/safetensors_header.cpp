@@ -14,9 +14,9 @@ using base::Error;
 using base::Result;
 
 constexpr const char* kMetadataKey = "__metadata__";
-/// Of the header's length, before its text.
+/// The size of the header's length, which comes before its text.
 constexpr size_t kLengthBytes = 8;
-/// Data begin with a line of the cache, as tensors in memory do; the format itself asks for 8.
+/// Data begin at a cache line, as tensors in memory do; the format itself requires 8.
 constexpr size_t kLineBytes = 64;
 
 Error tensor_error(const std::string& name, const std::string& reason) {
@@ -89,7 +89,7 @@ Result<SafetensorsEntry> parse_entry(const std::string& name, const Json& info, 
   return entry;
 }
 
-// Sorted by place, each tensor must begin where the one before it ends, and the last must end with the file.
+// Sorted by place, each tensor must begin at the end of the previous one, and the last must end at the end of the file.
 Result<void> check_places(const std::vector<SafetensorsEntry>& entries, uint64_t num_data_bytes) {
   std::vector<const SafetensorsEntry*> sorted;
   for (const SafetensorsEntry& entry : entries) sorted.push_back(&entry);
@@ -126,7 +126,8 @@ std::optional<uint64_t> tensor_bytes(Dtype dtype, const std::vector<int64_t>& sh
 std::vector<size_t> place_entries(std::vector<SafetensorsEntry>& entries) {
   std::vector<size_t> order(entries.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // Nothing may lie between tensors, so those of whole lines come first: what begins in a line's middle is copied at half speed.
+  // Tensors must not have gaps, so those that fill cache lines come first: a tensor that begins in the middle of a line is copied
+  // at half speed.
   const auto rank = [&](size_t index) {
     const SafetensorsEntry& entry = entries[index];
     const bool fills_lines = tensor_bytes(entry.dtype, entry.shape).value() % kLineBytes == 0;

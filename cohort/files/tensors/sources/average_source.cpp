@@ -17,7 +17,7 @@ std::string describe_tensor(const TensorInfo& info) {
   return fmt::format("{} [{}]", info_of(info.dtype).torch_name, fmt::join(info.shape, ", "));
 }
 
-// Where the tensors of `pattern` are in `source`.
+// Returns the index in `source` of each tensor of `pattern`.
 base::Result<std::vector<size_t>> match_tensors(const TensorSource& pattern, const TensorSource& source) {
   std::map<std::string, size_t> by_name;
   for (size_t i = 0; i < source.tensors().size(); ++i) by_name.emplace(source.tensors()[i].name, i);
@@ -63,7 +63,7 @@ base::Result<std::unique_ptr<TensorSource>> AverageSource::open(std::vector<std:
 base::Result<void> AverageSource::read(size_t tensor, uint64_t first_byte, std::span<char> to) const {
   const Dtype dtype = tensors()[tensor].dtype;
   if (!is_averaged(dtype)) return sources_.back()->read(places_.back()[tensor], first_byte, to);
-  // Whole elements, whatever was asked for, and no more memory than a piece takes.
+  // Reads complete elements for any range, and needs no more memory than a piece.
   const auto size = static_cast<uint64_t>(info_of(dtype).size);
   std::vector<char> piece;
   for (uint64_t done = 0; done < to.size();) {

@@ -1,4 +1,4 @@
-/// AverageSource: the mean of several files of tensors that have the same ones, as a file of its own.
+/// AverageSource: the mean of several files with the same tensors, as one file.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,12 @@
 
 namespace cohort::files {
 
-/// Floats and complex numbers are added in float64 and rounded once; integers, booleans, 8-bit floats and plain values are those
-/// of the last file.
+/// Floats and complex numbers are summed in float64 and rounded once. Integers, booleans, 8-bit floats and plain values come from
+/// the last file.
 class AverageSource final : public TensorSource {
  public:
-  /// Fails, naming the first difference, unless all have the same tensors with the same shapes and dtypes. At least one.
+  /// Fails, and names the first difference, unless all files have the same tensors with the same shapes and dtypes. Requires at
+  /// least one.
   static base::Result<std::unique_ptr<TensorSource>> open(std::vector<std::unique_ptr<TensorSource>> sources);
 
   base::Result<void> read(size_t tensor, uint64_t first_byte, std::span<char> to) const override;
@@ -23,7 +24,7 @@ class AverageSource final : public TensorSource {
   base::Result<void> read_piece(size_t tensor, uint64_t first_byte, std::span<char> to) const;
 
   std::vector<std::unique_ptr<TensorSource>> sources_;
-  /// Of each source: the place of each tensor of the last one.
+  /// For each source, the index of each tensor of the last source.
   std::vector<std::vector<size_t>> places_;
 };
 

@@ -19,7 +19,7 @@ bool has_ending(const std::string& path, const std::vector<std::string>& endings
   return std::any_of(endings.begin(), endings.end(), [&](const std::string& ending) { return path.ends_with(ending); });
 }
 
-// A zip file, or a pickle; of what is neither the name decides whose error is shown.
+// Detects a zip file or a pickle. For other content the name decides which format's error is shown.
 bool is_pt_file(const RandomAccessFile& file) {
   const auto start = file.read(0, std::min<uint64_t>(file.size(), 9), "the start of the file");
   if (!start) return false;
@@ -27,7 +27,7 @@ bool is_pt_file(const RandomAccessFile& file) {
   return has_ending(file.path(), {".pt", ".pth", ".bin"});
 }
 
-// The only file of tensors in a folder; empty if there are none or several.
+// Returns the only file of tensors in a folder; empty if there are none or several.
 std::string only_file_in(const std::string& folder) {
   std::vector<std::string> found;
   const auto names = base::names_in_folder(folder);

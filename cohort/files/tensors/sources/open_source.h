@@ -1,4 +1,4 @@
-/// Any file or folder of tensors, by what is in it.
+/// Opens any file or folder of tensors, by its content.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,9 @@
 
 namespace cohort::files {
 
-/// PyTorch's files (pt_source.h), safetensors files, folders of them with an index, and those of torch.distributed.checkpoint
-/// (stored_source.h). A folder that holds one file of tensors, besides a manifest, is that file.
+/// Opens PyTorch's files (pt_source.h), safetensors files, folders of them with an index, and folders of
+/// torch.distributed.checkpoint (stored_source.h). For a folder with one file of tensors, and perhaps a manifest, opens that
+/// file.
 base::Result<std::unique_ptr<TensorSource>> open_tensor_source(const std::string& path);
 
 }  // namespace cohort::files

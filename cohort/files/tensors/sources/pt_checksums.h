@@ -8,8 +8,8 @@
 
 namespace cohort::files {
 
-/// Compares all that the file has; older formats have none, and are only read. The error names the storage.
-/// Returns: how many bytes were compared.
+/// Compares all storages with the file's checksums; older formats have none and are only read. The error names the storage.
+/// Returns the number of bytes that were compared.
 base::Result<uint64_t> check_pt_checksums(const std::string& path);
 
 }  // namespace cohort::files

@@ -42,7 +42,7 @@ class PtSource : public TensorSource {
                           {"num_storages", std::to_string(description_.storages.size())}};
   }
 
-  /// Gives everything in the tree its name.
+  /// Names everything in the tree.
   Result<void> list() { return list(description_.root, ""); }
 
   Result<void> read(size_t index, uint64_t first_byte, std::span<char> to) const override {
@@ -57,7 +57,7 @@ class PtSource : public TensorSource {
     const auto size = static_cast<uint64_t>(info_of(tensor.dtype).size);
     const uint64_t storage = description_.storages[tensor.storage].offset;
     if (!description_.is_big_endian) return read_strided(file_, storage, tensor, first_byte, to);
-    // Whole elements, for their bytes are turned around.
+    // Reads complete elements, because their bytes are reversed.
     const uint64_t skip = first_byte % size;
     std::string whole((skip + to.size() + size - 1) / size * size, '\0');
     auto done = read_strided(file_, storage, tensor, first_byte - skip, whole);
@@ -68,7 +68,7 @@ class PtSource : public TensorSource {
   }
 
  private:
-  // A tree with shared parts has many paths.
+  // Limits the work, because a tree with shared parts has many paths.
   Result<void> check_room(const std::string& name) {
     num_entries_ += 1;
     num_name_bytes_ += name.size();

@@ -9,11 +9,11 @@
 
 namespace cohort::files {
 
-/// Values in dicts and lists have names with dots: "optimizer.state.0.exp_avg". A file whose whole value is one tensor has one
-/// named "". The metadata says what PyTorch keeps beside the values: "byte_order", "num_storages".
-/// Errors: read_pt_file's, and for trees that have more paths than the file has bytes.
+/// Opens a .pt file. Values in dicts and lists have names with dots: "optimizer.state.0.exp_avg". If the complete value is one
+/// tensor, its name is "". The metadata are what PyTorch stores beside the values: "byte_order", "num_storages". Errors are those
+/// of read_pt_file, and trees that have more paths than the file has bytes.
 base::Result<std::unique_ptr<TensorSource>> open_pt_file(const std::string& path);
-/// Of a file that is open already; `path` is its own.
+/// Uses a file that is already open; `path` is its own.
 base::Result<std::unique_ptr<TensorSource>> open_pt_file(const RandomAccessFile& file);
 
 }  // namespace cohort::files

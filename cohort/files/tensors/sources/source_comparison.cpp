@@ -47,7 +47,7 @@ void compare_pieces(std::string_view first, std::string_view second, TensorPair&
       if (std::isfinite(difference)) pair.max_difference = std::max(pair.max_difference, difference);
       is_finite = is_finite && std::isfinite(difference);
     }
-    // Integers beyond 2^53 may be one number here, and yet two.
+    // Integers beyond 2^53 may be equal as doubles and yet differ.
     if (is_same && pair.same_dtype() && !is_inexact(pair.first.dtype)) {
       is_same = first.substr(i * size, size) == second.substr(i * size, size);
     }
@@ -56,7 +56,7 @@ void compare_pieces(std::string_view first, std::string_view second, TensorPair&
   }
 }
 
-// Of two tensors of one shape.
+// Compares two tensors of one shape.
 base::Result<void> compare_elements(const TensorSource& first, size_t in_first, const TensorSource& second,
                                     size_t in_second, TensorPair& pair) {
   if (components_of(pair.first.dtype) != components_of(pair.second.dtype)) return {};

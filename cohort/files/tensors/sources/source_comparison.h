@@ -1,4 +1,4 @@
-/// In what two files of tensors differ, whatever their formats.
+/// Compares two files of tensors of any formats.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace cohort::files {
 struct TensorPair {
   TensorInfo first;
   TensorInfo second;
-  /// Of tensors of one shape: elements that are not the same number. Zeros of either sign are the same, and so are NaNs.
+  /// For tensors of one shape, the number of elements that differ. Zeros of either sign are equal, and so are NaNs.
   int64_t num_different = 0;
-  /// Of these, those of which one is NaN or infinite.
+  /// The number of these of which one element is NaN or infinite.
   int64_t num_not_finite = 0;
-  /// The largest difference of two finite elements of those; of complex ones, of their parts.
+  /// The largest difference of two finite elements; of complex elements, of their real or imaginary parts.
   double max_difference = 0;
 
   bool same_shape() const { return first.shape == second.shape; }
@@ -27,7 +27,7 @@ struct TensorPair {
 
 struct ValuePair {
   std::string name;
-  /// As JSON (plain_json.h).
+  /// The values as JSON (plain_json.h).
   std::string first;
   std::string second;
 };
@@ -36,7 +36,7 @@ struct SourceComparison {
   /// Names of tensors and plain values.
   std::vector<std::string> only_in_first;
   std::vector<std::string> only_in_second;
-  /// Of the others, those that differ.
+  /// Tensors in both files that differ.
   std::vector<TensorPair> tensors;
   std::vector<ValuePair> values;
   int64_t num_same = 0;

@@ -40,7 +40,7 @@ class StoredSource final : public TensorSource {
       contents_.values.push_back({.name = name, .value = base::PickleValue::of_text("cannot be read: " + reason)});
     }
     contents_.metadata = checkpoint_.metadata;
-    // As in the files.
+    // In the order of the files.
     std::stable_sort(contents_.tensors.begin(), contents_.tensors.end(),
                      [&](const TensorInfo& a, const TensorInfo& b) { return place_of(a.name) < place_of(b.name); });
     return {};
@@ -53,7 +53,7 @@ class StoredSource final : public TensorSource {
   }
 
  private:
-  // Of an empty tensor the last one.
+  // Returns the place; for an empty tensor, the last one.
   std::pair<size_t, uint64_t> place_of(const std::string& name) const {
     const auto& chunks = checkpoint_.tensors.at(name).chunks;
     return chunks.empty() ? std::pair(checkpoint_.files.size(), uint64_t{0})

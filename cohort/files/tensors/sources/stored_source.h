@@ -9,7 +9,8 @@
 
 namespace cohort::files {
 
-/// Errors: open_stored_checkpoint's (stored_checkpoint.h). Of values that cannot be read a text says why.
+/// Opens a checkpoint. Errors are those of open_stored_checkpoint (stored_checkpoint.h). A value that cannot be read is a text
+/// with the reason.
 base::Result<std::unique_ptr<TensorSource>> open_stored_source(const std::string& path);
 
 }  // namespace cohort::files

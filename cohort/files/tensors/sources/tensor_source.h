@@ -1,4 +1,4 @@
-/// TensorSource: a file of tensors, whatever its format, for tools and converters: what is in it, and any bytes of any tensor.
+/// TensorSource: a file of tensors in any format, for tools and converters: its content, and any bytes of any tensor.
 ///
 /// Thread-safety: const; any number of threads may read.
 #pragma once
@@ -17,10 +17,10 @@
 namespace cohort::files {
 
 struct TensorInfo {
-  /// With dots for nested dicts and lists: "model.layer1.weight", "optimizer.state.0.exp_avg".
+  /// The name, with dots for nested dicts and lists: "model.layer1.weight", "optimizer.state.0.exp_avg".
   std::string name;
   Dtype dtype = Dtype::kFloat32;
-  /// The number of elements times the size of one fits int64_t.
+  /// The shape. The number of elements times the size of one fits int64_t.
   std::vector<int64_t> shape;
 
   int64_t num_elements() const {
@@ -31,18 +31,19 @@ struct TensorInfo {
   int64_t num_bytes() const { return num_elements() * info_of(dtype).size; }
 };
 
-/// A value that is no tensor, by its name with dots.
+/// A value that is not a tensor, with its name with dots.
 struct PlainEntry {
   std::string name;
   base::PickleValue value;
 };
 
 struct TensorFileContents {
-  /// In the order of the file.
+  /// The tensors in the order of the file.
   std::vector<TensorInfo> tensors;
-  /// None, bool, int, float, complex, str and bytes, and empty lists, tuples and dicts. Others are taken apart into their items.
+  /// None, bool, int, float, complex, str and bytes, and empty lists, tuples and dicts. Other values are flattened into their
+  /// items.
   std::vector<PlainEntry> values;
-  /// What the file says about itself.
+  /// The file's description of itself.
   std::map<std::string, std::string> metadata;
 };
 
@@ -51,13 +52,13 @@ class TensorSource {
   virtual ~TensorSource() = default;
 
   const std::string& path() const { return path_; }
-  /// "PyTorch zip", "PyTorch legacy", "safetensors"
+  /// The format: "PyTorch zip", "PyTorch legacy", "safetensors".
   const std::string& format() const { return format_; }
   const TensorFileContents& contents() const { return contents_; }
   const std::vector<TensorInfo>& tensors() const { return contents_.tensors; }
 
-  /// The bytes from `first_byte` on of tensors()[tensor], whose elements lie in row-major order, little endian; as many as `to`
-  /// holds. Requires: they lie inside the tensor.
+  /// Reads bytes of tensors()[tensor] from `first_byte` on until `to` is full. The elements are in row-major order, little
+  /// endian. Requires that the range is inside the tensor.
   virtual base::Result<void> read(size_t tensor, uint64_t first_byte, std::span<char> to) const = 0;
 
  protected:

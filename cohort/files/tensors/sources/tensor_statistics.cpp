@@ -10,7 +10,7 @@
 namespace cohort::files {
 namespace {
 
-// Sums with a second double for what the first cannot hold (Neumaier), so that a billion small numbers do not vanish.
+// Sums with a second double for the rounding error of the first (Neumaier), so that a billion small numbers are not lost.
 class ExactSum {
  public:
   void add(double number) {

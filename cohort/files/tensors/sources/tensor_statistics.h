@@ -1,4 +1,4 @@
-/// What the numbers of a tensor in a file are like. Computed in float64, whatever its dtype.
+/// Statistics of the numbers of a tensor in a file, computed in float64 for every dtype.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace cohort::files {
 
-/// Of a complex tensor, those of its elements' magnitudes.
+/// The statistics. For a complex tensor, those of its elements' magnitudes.
 struct TensorStatistics {
   int64_t num_nan = 0;
   int64_t num_infinite = 0;
-  /// Of the finite elements; `num_finite` of 0: all are 0.
+  /// Statistics of the finite elements. If `num_finite` is 0, all are 0.
   int64_t num_finite = 0;
   double min = 0;
   double max = 0;

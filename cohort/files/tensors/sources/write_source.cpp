@@ -26,7 +26,7 @@ base::Error cannot_write(const std::string& path, base::Error cause) {
   return base::Error(fmt::format("cannot write \"{}\"", path)).caused_by(std::move(cause));
 }
 
-// A view may repeat its elements without end, at the cost of a few bytes in its file.
+// Checks the size first: a view may repeat its elements very often, at the cost of a few bytes in its file.
 base::Result<void> check_room(const TensorSource& source, const std::string& folder, const std::string& path) {
   uint64_t num_bytes = 0;
   for (const TensorInfo& tensor : source.tensors()) {
@@ -39,7 +39,7 @@ base::Result<void> check_room_for_file(const TensorSource& source, const std::st
   return check_room(source, std::filesystem::path(path).parent_path().string(), path);
 }
 
-// What a .pt file says of itself is of no use in another one.
+// Drops a .pt file's description of itself, which means nothing in another file.
 std::map<std::string, std::string> kept_metadata(const TensorSource& source) {
   return source.format().starts_with("PyTorch") ? std::map<std::string, std::string>() : source.contents().metadata;
 }

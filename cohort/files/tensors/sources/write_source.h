@@ -1,6 +1,7 @@
-/// A TensorSource as a file or folder of another format. Tensors come and go piece by piece; of a folder, one at a time.
+/// Writes a TensorSource as a file or folder of another format. Reads and writes tensors piece by piece; in a folder, one at a
+/// time.
 ///
-/// A file appears whole or not at all, mode 0600. What is there already is replaced.
+/// A file appears complete or not at all, with mode 0600. Replaces existing files.
 #pragma once
 
 #include <string>
@@ -10,14 +11,14 @@
 
 namespace cohort::files {
 
-/// Values that are no tensors become a text of its metadata (kValuesMetadata).
-/// Fails for dtypes that the format has no name for.
+/// Writes a safetensors file. Values that are not tensors become a text of its metadata (kValuesMetadata). Fails for dtypes that
+/// the format has no name for.
 base::Result<void> write_safetensors(const TensorSource& source, const std::string& path);
 
-/// What torch.save writes of a flat OrderedDict of all tensors and values, by their names with dots.
+/// Writes torch.save's output for a flat OrderedDict of all tensors and values, by their names with dots.
 base::Result<void> write_pt(const TensorSource& source, const std::string& path);
 
-/// Safetensors files with an index, as save_sharded() writes.
+/// Writes safetensors files with an index, as save_sharded() does.
 base::Result<void> write_sharded_folder(const TensorSource& source, const std::string& path);
 
 }  // namespace cohort::files
