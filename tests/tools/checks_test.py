@@ -26,7 +26,14 @@ auto size = 1'000;  // it is
 // nothing.
 """
 TEST = 'TEST(Text, JoinsLines) { EXPECT_EQ(1, 1); }\n'
-HEADER = "| area | item | what we have | test | status |\n|---|---|---|---|---|\n"
+OPTIONS = """struct NetOptions {
+  NetOptions() { int x = 0; (void)x; }
+  bool is_b() const { return b; }
+  std::function<int(int c)> a = {};
+  std::vector<int64_t> b = {1, 2};  // int c;
+};
+"""
+PARITY = "# 1. Texts\n\n- **a** (1.2): b (c).\n  Status: "
 
 
 def golden(checksum=hashlib.sha256(b"import torch\n").hexdigest(), more=""):
@@ -35,6 +42,17 @@ def golden(checksum=hashlib.sha256(b"import torch\n").hexdigest(), more=""):
     header = json.dumps({"__metadata__": {"golden": text}, "float32": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}})
     assert len(header) <= 512
     return (512).to_bytes(8, "little").decode() + header.ljust(512) + more
+
+
+PICTURE = subprocess.run([sys.executable, str(ROOT / "tools/dev/check_layers.py"), "--picture"], capture_output=True, text=True, check=True).stdout
+
+
+def options_page(*rows):
+    return "| `x::NetOptions::` | default |\n|---|---|\n" + "".join(f"| {row} | 1 |\n" for row in rows)
+
+
+def options_list(*items):
+    return "Fields of `x::NetOptions`, with their defaults:\n\n" + "".join(f"- {item}\n" for item in items)
 
 
 @pytest.fixture
@@ -48,7 +66,12 @@ def project(tmp_path):
     write("cohort/base/text/text.h", "#pragma once\n#include <string>\n")
     write("cohort/cohort.h", '#pragma once\n#include "cohort/comm/group/group.h"\n')
     write("cohort/comm/group/group.h", GROUP)
-    write("cohort/models/gpt.h", "#pragma once\n#include <torch/nn/module.h>\n")
+    write("cohort/models/gpt.h", "#pragma once\n#include <torch/nn/module.h>\n" + OPTIONS)
+    write("docs/guide.md", options_page("`a`, `b`"))
+    write("HACKING.md", "A picture:\n\n" + PICTURE)
+    write("cohort/base/README.md", "`text/`: `text.h`; `system/`\n")
+    write("cohort/comm/README.md", "`group/`: begin with `group.h`, `base/text/text.h` and `tests/base/text_test.cpp`\n")
+    write("cohort/models/README.md", "GPT\n")
     write("cmake/public_headers.cmake", PUBLIC_HEADERS)
     write("cohort/base/file/lines.cpp", ENGLISH)
     write("cohort/comm/group/group.cpp", '#include <torch/nn/module.h>\n#include "cohort/base/text/text.h"\n')
@@ -62,7 +85,9 @@ def project(tmp_path):
     write("tools/dev/budgets_allowed.txt", "# none\n")
     write("docs/environment_variables.md", "`RANK`\n")
     write("cohort/base/system/env_use.cpp", 'auto a = get_env("RANK");\n')
-    write("docs/parity.md", HEADER + "| 1 | a | b | `Text.JoinsLines`, `tests/e2e/demo_test.py::test_runs` | yes |\n")
+    write("docs/parity.md", "1. [Texts](parity/texts.md)\n")
+    write("docs/parity/texts.md", PARITY + "partly: not 1.0. Tests: `Text.JoinsLines`,\n  `tests/e2e/demo_test.py::test_runs`\n"
+          "- **c** (1)\n  Status: not yet.\n")
     return write, tmp_path
 
 
@@ -72,8 +97,8 @@ def check(name, root, *options):
     return result.returncode, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("name", ["layers", "public_headers", "budgets", "registered", "environment", "devices", "overrides", "errors", "english", "parity",
-                                  "goldens"])
+@pytest.mark.parametrize("name", ["layers", "public_headers", "options", "budgets", "registered", "environment", "devices", "overrides", "errors",
+                                  "english", "parity", "goldens", "docs"])
 def test_sound_project_passes(project, name):
     assert check(name, project[1])[0] == 0
 
@@ -93,6 +118,7 @@ def test_sound_project_passes(project, name):
     ("layers", "cohort/soup/a.cpp", "\n", "'soup' is not a layer"),
     ("layers", "tools/cohort/main.cpp", '#include "cohort/comm/group/group.h"\n', "layer tools/cohort must not include comm"),
     ("layers", "tools/cohort-data/main.cpp", '#include "cohort/store/keys/store.h"\n', "layer tools/cohort-data must not include store"),
+    ("layers", "HACKING.md", PICTURE.replace("data*", "date*"), "HACKING.md:1: its picture of the layers is not that of"),
     ("public_headers", "cohort/comm/group/group.h", GROUP + '#include "cohort/base/text/text.h"\n',
      "cohort/comm/group/group.h:3: a public header includes cohort/base/text/text.h"),
     ("public_headers", "cohort/cohort.h", '#include "cohort/comm/group/group.h"\n#include "cohort/models/gpt.h"\n',
@@ -105,6 +131,12 @@ def test_sound_project_passes(project, name):
     ("public_headers", "cohort/comm/group/group.h", "COHORT_TEST_API void start();\n", "export its names with COHORT_API"),
     ("public_headers", "cmake/public_headers.cmake", PUBLIC_HEADERS.replace("gpt.h", "gone.h"), "there is no such file"),
     ("public_headers", "cmake/public_headers.cmake", PUBLIC_HEADERS.replace("gpt.h", "gpt.h cohort/cohort.h"), "listed twice"),
+    ("options", "docs/guide.md", options_page("`b`", "`a`"), "docs/guide.md:4: NetOptions declares a before b\n"),
+    ("options", "docs/guide.md", options_page("`b`, `a`"), "docs/guide.md:3: NetOptions declares a before b\n"),
+    ("options", "docs/guide.md", options_page("`c`"), "docs/guide.md:3: NetOptions has no member c\n"),
+    ("options", "docs/guide.md", options_list("`b`: `a`,\n  or more", "`a` (1): x"), "docs/guide.md:5: NetOptions declares a before b\n"),
+    ("options", "docs/guide.md", options_list("`b`, `a` (1): x"), "docs/guide.md:3: NetOptions declares a before b\n"),
+    ("options", "docs/guide.md", options_list("`a`: 1") + options_list("`c`: 1"), "docs/guide.md:6: NetOptions has no member c\n"),
     ("budgets", "tests/base/wide_test.cpp", "#include <torch/nn.h>\n", "tests/base/wide_test.cpp:1: takes seconds to compile"),
     ("budgets", "cohort/base/wide.h", "class Wide {\n" + "".join(f"  int n{i}_ = 0;\n" for i in range(21)) + "};\n",
      "cohort/base/wide.h:1: Wide has 21 data members, a class may have 20"),
@@ -156,10 +188,22 @@ def test_sound_project_passes(project, name):
     ("goldens", "tests/e2e/mesh/goldens/gone_test.safetensors", golden(), "there is no gone_test.py that it could be of"),
     ("goldens", "tests/e2e/mesh/goldens/net_test.safetensors", golden().replace("rank.py", "gone.py"), "there is no net_python_gone.py any more"),
     ("goldens", "tests/e2e/mesh/other_test.py", "golden(__file__)\n", "other_test.py:1: it has no golden. Write it: tools/dev/write_goldens.py\n"),
-    ("parity", "docs/parity.md", HEADER + "| 1 | a | b | `Text.Gone` | yes |\n", "no test is called Text.Gone"),
-    ("parity", "docs/parity.md", HEADER + "| 1 | a | b | | yes |\n", 'status "yes" with 0 tests'),
-    ("parity", "docs/parity.md", HEADER + "| 1 | a | b | | maybe |\n", 'status "maybe"'),
-    ("parity", "docs/parity.md", HEADER + "| 1 | a | b |\n", "3 cells"),
+    ("docs", "cohort/mesh/mesh.h", "#pragma once\n", "cohort/mesh/README.md:1: there is none"),
+    ("docs", "cohort/comm/start/start.h", "#pragma once\n", "cohort/comm/README.md:1: does not name `start/`\n"),
+    ("docs", "cohort/comm/group/parts/part.h", "#pragma once\n", "cohort/comm/README.md:1: does not name `group/parts/`\n"),
+    ("docs", "cohort/comm/group/README.md", "Of `parts/`.\n", "cohort/comm/group/README.md:1: there is no `parts/`\n"),
+    ("docs", "cohort/comm/README.md", "\n`group/`: `gone.h`\n", "cohort/comm/README.md:2: there is no `gone.h`\n"),
+    ("docs", "cohort/comm/README.md", "`group/`: `base/gone.h`\n", "cohort/comm/README.md:1: there is no `base/gone.h`\n"),
+    ("docs", "cohort/comm/README.md", "`group/`\n" + "\n" * 25, "cohort/comm/README.md:1: 26 lines, it may have 25\n"),
+    ("docs", "HACKING.md", PICTURE + "\n" * 80, "lines, it may have 80\n"),
+    ("docs", "docs/guide.md", "\n" + "x" * 131 + "\n", "docs/guide.md:2: 131 columns, a line may have 130\n"),
+    ("parity", "docs/parity/texts.md", PARITY + "yes. Tests: `Text.JoinsLines`,\n  `Text.Gone`\n", "docs/parity/texts.md:3: no test is called Text.Gone\n"),
+    ("parity", "docs/parity/texts.md", PARITY + "yes.\n", 'status "yes" with 0 tests'),
+    ("parity", "docs/parity/texts.md", PARITY + "not yet. Tests: `Text.JoinsLines`\n", 'status "not yet" with 1 tests'),
+    ("parity", "docs/parity/texts.md", PARITY + "maybe.\n", 'status "maybe"'),
+    ("parity", "docs/parity/texts.md", PARITY + "yes\n", "an entry is `- **item** (1): what we have. Status: yes. Tests: ...`"),
+    ("parity", "docs/parity/texts.md", PARITY.replace("1.2", "2.1") + "not yet.\n", "docs/parity/texts.md:3: an entry is"),
+    ("parity", "docs/parity.md", "1. [Texts](parity/gone.md)\n", "docs/parity.md:1: does not list parity/texts.md\n"),
     ("parity", "tests/base/text_test.cpp", "// " + TEST, "no test is called Text.JoinsLines"),
 ])
 def test_fault_is_reported(project, name, path, text, message):

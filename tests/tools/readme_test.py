@@ -15,6 +15,8 @@ def test_files_and_make_targets_named_in_documents_exist():
         text = (ROOT / document).read_text()
         for name in re.findall(r"`((?:cohort|cmake|docs|examples|tests|tools)/[\w./-]+)`", text):
             assert (ROOT / name).exists(), f"{document} names {name}"
+        for name in re.findall(r"`((?:base|checkpoint|comm|elastic|files|mesh|parallel|rendezvous|shm)/[\w./-]+)`", text):
+            assert (ROOT / "cohort" / name).exists(), f"{document} names cohort/{name}"
         makefile = (ROOT / "Makefile").read_text()
         targets = {name for names in re.findall(r"(?m)^([\w -]+):", makefile) for name in names.split()}
         for target in re.findall(r"\bmake ([\w-]+)", text):

@@ -38,6 +38,11 @@ def test_a_test_reaches_itself():
     assert programs_and_folders("tests/e2e/programs/train/trainer_program.cpp")[:2] == ({"none"}, {"tests/e2e/train"})
 
 
+def test_text_for_readers_reaches_no_program():
+    expected = ({"none"}, {"tests/tools"})
+    assert all(programs_and_folders(path)[:2] == expected for path in ["HACKING.md", "cohort/shm/README.md", "tests/README.md"])
+
+
 @pytest.mark.parametrize("path", ["cmake/CohortTorch.cmake", "CMakeLists.txt", "tests/support/rank_threads.cpp", "a_new_folder/file"])
 def test_what_may_reach_everything_does(path):
     assert programs_and_folders("docs/parity.md", path)[2] == []

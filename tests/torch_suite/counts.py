@@ -1,6 +1,7 @@
-"""Which selections there are, and how many tests run and pass in each: what docs/parity.md tells readers is what a run must find.
+"""Which selections there are, and how many tests run and pass in each: what docs/parity/behaviours.md tells readers is
+what a run must find.
 
-A row's text has parts such as `88 of 91 pass at 2 ranks` and `88 of 91 at 3`: of the tests that Gloo runs, instead of skipping
+An entry's text has parts such as `88 of 91 pass at 2 ranks` and `88 of 91 at 3`: of the tests that Gloo runs, instead of skipping
 them, so many pass. Fewer that run would mean that ours were skipped silently.
 """
 import pathlib
@@ -11,7 +12,7 @@ SELECTIONS = {
     "fast": [("cpu", 2), ("cpu", 3), ("cuda-as-cpu", 2)],
     "full": [("cpu", 2), ("cpu", 3), ("cpu", 8), ("cuda-as-cpu", 2), ("cuda-as-cpu", 3)],
 }
-PARITY = pathlib.Path(__file__).resolve().parents[2] / "docs/parity.md"
+PARITY = pathlib.Path(__file__).resolve().parents[2] / "docs/parity/behaviours.md"
 RELEASE = "2.13."  # of PyTorch, whose numbers these are
 ITEMS = {"cpu": "PyTorch's own backend tests on CPU (`make torch-suite`)",
          "cuda-as-cpu": "Its CUDA tests with devices mapped to CPU"}
@@ -21,11 +22,11 @@ COUNT = re.compile(r"(\d+) of (\d+) (?:pass )?at (\d+)")
 def read(path=PARITY):
     """{(mode, world size): (passed, ran)}"""
     stated = {}
-    rows = [[cell.strip() for cell in line.split("|")] for line in path.read_text().splitlines() if line.startswith("|")]
+    entries = " ".join(path.read_text().split()).split(" - **")
     for mode, item in ITEMS.items():
-        texts = [row[3] for row in rows if len(row) > 3 and row[2] == item]
+        texts = [entry for entry in entries if entry.startswith(f"{item}**")]
         if len(texts) != 1 or not COUNT.search(texts[0]):
-            raise SystemExit(f"{path.name}: needs one row {item!r} with parts like `88 of 91 pass at 2 ranks`, has {texts}")
+            raise SystemExit(f"{path.name}: needs one entry {item!r} with parts like `88 of 91 pass at 2 ranks`, has {texts}")
         stated |= {(mode, int(size)): (int(passed), int(ran)) for passed, ran, size in COUNT.findall(texts[0])}
     return stated
 

@@ -37,7 +37,7 @@ STANDS_ON = {
 }
 # The layers, or folders of tests, that a file outside cohort/ can affect.
 REACHES = [
-    (r"docs/|README\.md|CHANGELOG\.md|CONTRIBUTING\.md|HACKING\.md|LICENSE", [], ["tools"]),
+    (r"docs/|LICENSE", [], ["tools"]),
     (r"examples/", [], ["e2e/examples", "models", "tools"]),
     (r"benchmarks/", [], ["benchmarks", "e2e/benchmarks"]),
     (r"python/", [], ["python", "packaging", "torch_suite"]),
@@ -70,7 +70,9 @@ def reached(paths, folders):
     """Returns (layers, folders of tests), or None if everything may be affected."""
     layers, direct = set(), set()
     for path in paths:
-        if layer := check_layers.layer_of(path):
+        if path.endswith(".md"):
+            direct.add("tools")
+        elif layer := check_layers.layer_of(path):
             layers.add(layer)
         elif path.startswith("tests/") and folder_of(path) in folders:
             direct.add(folder_of(path))

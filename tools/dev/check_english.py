@@ -12,7 +12,7 @@ from cpp_tokens import TOKEN
 from sources import ROOT, files, report
 
 COMPARISONS = "longer|more|less|fewer|later|earlier|larger|smaller|greater|slower|faster|better|worse"
-ABSENT = re.compile(rf"(?<!\bthere )\bis (?:none\b|no (?!(?:{COMPARISONS})\b))", re.I)
+ABSENT = re.compile(rf"(?<!\b[Tt]here )\b[Ii]s (?:none\b|no (?!(?:{COMPARISONS})\b))")  # "is None" is Python's
 BEGINNING = re.compile(r"(?<![\"'`])\bWhat ")
 ABSENT_RULE = {"none": 'write "If absent, ..." or "there is none"', "no": 'write "is not a ..." or "there is no ..."'}
 

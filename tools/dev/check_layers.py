@@ -151,6 +151,7 @@ WITHOUT_TORCH = ["base", "store", "rendezvous", "shm", "vault", "elastic", "job"
 # Programs, and the layers that they use.
 TOOLS = {"tools/cohort": ["base", "store", "rendezvous", "elastic"], "tools/cohort-data": ["base", "files", "extras/files"],
          "tools/cohort-ckpt": ["base", "files"]}
+PICTURE_IN = "HACKING.md"
 FOR_ALL = ["cohort/export.h", "cohort/version.h"]
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]')
@@ -212,13 +213,36 @@ def errors_of(path, lines):
     return errors
 
 
+def height_of(layer):
+    return 1 + max((height_of(below) for below in BELOW[layer]), default=0)
+
+
+def picture():
+    """The first library's layers, highest first, each with those right below it; what those stand on is left out."""
+    lines = []
+    for layer in sorted((name for name in BELOW if "/" not in name), key=lambda name: (-height_of(name), name)):
+        through = {deeper for below in BELOW[layer] for deeper in BELOW[below]}
+        right_below = [below for below in BELOW[layer] if below not in through]
+        torch = "" if layer in WITHOUT_TORCH else "*"
+        lines.append(f"    {layer + torch:11} --> {', '.join(reversed(right_below)) or '(nothing of ours)'}")
+    return "\n".join(lines) + "\n"
+
+
+def picture_errors(root):
+    text = pathlib.Path(root, PICTURE_IN).read_text()
+    return [] if picture() in text else [f"{PICTURE_IN}:1: its picture of the layers is not that of check_layers.py --picture"]
+
+
 def main(root=ROOT):
     paths = files(root, "cohort/*.h", "cohort/*.cpp", *(f"{tool}/*.{kind}" for tool in TOOLS for kind in ["h", "cpp"]))
     errors = []
     for path in paths:
         errors += errors_of(str(path.relative_to(root)), path.read_text().splitlines())
+    errors += picture_errors(root)
     report("layers", errors, f"{len(paths)} files")
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--picture"]:
+        sys.exit(print(picture(), end=""))
     main(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT)

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""docs/parity.md: each row has five cells, a known status, and names only tests that exist.
+"""docs/parity/: each entry has a known status, and names only tests that exist.
 
-A test is `Suite.Name` (GoogleTest) or `tests/e2e/layer/name_test.py::test_name` (pytest). A row that claims "yes" or "partly"
-names at least one; a row that says "not yet" names none.
+    - **item** (1.1): what we have.
+      Status: partly: what is missing. Tests: `Suite.Name`, `tests/e2e/layer/name_test.py::test_name`
+
+A test is one of GoogleTest or of pytest. An entry that claims "yes" or "partly" names at least one; one that says "not yet" names
+none. The number is the page's, or begins with it, and docs/parity.md lists every page.
 """
 import ast
 import pathlib
@@ -29,31 +32,49 @@ def pytest_names(root):
     return names
 
 
-def errors_of(text, tests):
-    errors, counts, in_table = [], {"yes": 0, "partly": 0, "not yet": 0}, False
+ENTRY = re.compile(r"- \*\*(?P<item>.+?)\*\* \((?P<area>\d+)(?:\.\d+)?\)(?:: .*)? Status: (?P<status>.*?)\.(?: Tests: (?P<tests>.*))?")
+
+
+def entries(text):
+    """(line, text in one line) of each entry of a page's list."""
+    found = []
     for number, line in enumerate(text.splitlines(), 1):
-        where = f"docs/parity.md:{number}:"
-        in_table = line.startswith("|") and (in_table or line.startswith("| area |"))
-        if not in_table or re.match(r"\|[\s:|-]+$", line) or line.startswith("| area |"):
+        if line.startswith("- "):
+            found.append((number, line))
+        elif found and line.startswith("  "):
+            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
+    return found
+
+
+def errors_of(page, text, tests, counts):
+    errors = []
+    area = (re.match(r"# (\d+)\. ", text) or [None, None])[1]
+    for number, line in entries(text):
+        where = f"{page}:{number}:"
+        match = ENTRY.fullmatch(line)
+        if not match or match["area"] != area:
+            errors.append(f"{where} an entry is `- **item** ({area}): what we have. Status: yes. Tests: ...`")
             continue
-        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
-        if len(cells) != 5:
-            errors.append(f"{where} {len(cells)} cells, a row has 5: area, item, what we have, test, status")
-            continue
-        named, status = re.findall(r"`([^`]+)`", cells[3]), cells[4].split(":")[0]
+        named, status = re.findall(r"`([^`]+)`", match["tests"] or ""), match["status"].split(":")[0]
         if status not in counts:
-            errors.append(f'{where} status "{cells[4]}", must be yes, partly: ..., or not yet')
+            errors.append(f'{where} status "{match["status"]}", must be yes, partly: ..., or not yet')
             continue
         counts[status] += 1
         errors += [f"{where} no test is called {name}" for name in named if name not in tests]
         if (status == "not yet") == bool(named):
             errors.append(f'{where} status "{status}" with {len(named)} tests')
-    return errors, counts
+    return errors
 
 
 def main(root=ROOT):
-    text = pathlib.Path(root, "docs/parity.md").read_text()
-    errors, counts = errors_of(text, gtest_names(root) | pytest_names(root))
+    index = pathlib.Path(root, "docs/parity.md").read_text()
+    tests = gtest_names(root) | pytest_names(root)
+    counts = {"yes": 0, "partly": 0, "not yet": 0}
+    errors = []
+    for path in files(root, "docs/parity/*.md"):
+        errors += errors_of(path.relative_to(root), path.read_text(), tests, counts)
+        if f"(parity/{path.name})" not in index:
+            errors.append(f"docs/parity.md:1: does not list parity/{path.name}")
     report("parity", errors, ", ".join(f"{count} {status}" for status, count in counts.items()))
 
 
