@@ -69,7 +69,7 @@ def project(tmp_path):
     write("cohort/models/gpt.h", "#pragma once\n#include <torch/nn/module.h>\n" + OPTIONS)
     write("docs/guide.md", options_page("`a`, `b`"))
     write("HACKING.md", "A picture:\n\n" + PICTURE)
-    write("cohort/base/README.md", "`text/`: `text.h`; `system/`\n")
+    write("cohort/base/README.md", "`text/`: `text.h`; `system/`, `file/`\n")
     write("cohort/comm/README.md", "`group/`: begin with `group.h`, `base/text/text.h` and `tests/base/text_test.cpp`\n")
     write("cohort/models/README.md", "GPT\n")
     write("cmake/public_headers.cmake", PUBLIC_HEADERS)

@@ -177,7 +177,7 @@ class Loader {
           !of_group || !problems_.missing.empty() || text_of_options(*of_group) == text_of_options(*options),
           "[cohort] group ", group, " of the optimizer holds \"", name, "\" and \"", names_.of(parameters[0], group, 0),
           "\", which have different options in the checkpoint\n"
-          "  hint: construct the optimizer with the groups of the run that was saved");
+          "  hint: construct the optimizer with the parameter groups of the saved run");
       if (!of_group) of_group = std::move(options);
       read_state(name, parameters[place]);
     }

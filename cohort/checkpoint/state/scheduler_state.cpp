@@ -136,7 +136,7 @@ void load_scheduler_state_dict(LRScheduler& scheduler, const Value& state) {
   check_is_dict(state);
   TORCH_CHECK_VALUE(detail::find_entry(state, "last_epoch"),
                     "[cohort] load_scheduler_state_dict: the state has no \"last_epoch\", but ",
-                    detail::keys_in_words(state), "\n  hint: give it what scheduler.state_dict() has given");
+                    detail::keys_in_words(state), "\n  hint: load a state of scheduler.state_dict()");
   int64_t last_epoch = 0;
   read_number(state, "last_epoch", last_epoch);
   TORCH_CHECK_VALUE(last_epoch >= -1, "[cohort] load_scheduler_state_dict: \"last_epoch\" of the state is ",

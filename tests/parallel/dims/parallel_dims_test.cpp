@@ -51,7 +51,7 @@ TEST(ParallelDims, ShowTheProduct) {
             "[cohort] ParallelDims: pp is -2\n  hint: set each to a number of ranks, at least 1; one may be -1, which "
             "stands for the remaining ranks");
   const auto largest = std::numeric_limits<int64_t>::max();
-  EXPECT_EQ(of({.tp = largest, .pp = largest, .cp = -1}, 8).substr(0, 60),
+  EXPECT_EQ(of({.tp = largest, .pp = largest, .cp = -1}, 8).substr(0, 75),
             "[cohort] ParallelDims: cp is -1, which stands for the rest of 8 ranks, but ");
 }
 

@@ -225,11 +225,11 @@ COHORT_WORKER(trainer_refuses) {
           "with cohort run "
           "--standalone --nproc-per-node 4 PROGRAM, or with cohort::spawn; with devices = 0 the Trainer takes what the "
           "launcher gives");
-  REQUIRE(
-      text_of({.strategy = {.num_nodes = 2}}) ==
-      "[cohort] Trainer: num_nodes = 2 with 2 processes on each host makes 4 processes, but the job has 2\n  hint: on "
-      "each host: cohort run --nnodes 2 --nproc-per-node 2 --rdzv-endpoint HOST:PORT PROGRAM; with num_nodes = 0 the "
-      "Trainer takes what the launcher gives");
+  REQUIRE(text_of({.strategy = {.num_nodes = 2}}) ==
+          "[cohort] Trainer: num_nodes = 2 with 2 processes on each host makes 4 processes, but the job has 2\n  hint: "
+          "start "
+          "it on each host with cohort run --nnodes 2 --nproc-per-node 2 --rdzv-endpoint HOST:PORT PROGRAM; with "
+          "num_nodes = 0 the Trainer takes what the launcher gives");
   REQUIRE(text_of({.strategy = {.kind = "fsdp"}, .fsdp_replicas = 3}) ==
           "[cohort] Trainer: fsdp_replicas = 3: all replicas have the same number of ranks, but the job has 2\n  hint: "
           "use a number that divides 2");
