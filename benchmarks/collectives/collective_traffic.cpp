@@ -90,7 +90,6 @@ Moves in_shared_memory(Op op, const Shape& shape, int num_ranks) {
     case Op::kAllReduce:
       return {{.num_bytes = shape.part, .reads = all, .writes = all}};
     case Op::kReduce:
-      return {{.num_bytes = shape.part, .reads = all, .writes = {0}}};
     case Op::kReduceScatter:
       return {{.num_bytes = shape.part, .reads = all, .writes = {0}}};
     case Op::kBroadcast:

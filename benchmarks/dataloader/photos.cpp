@@ -36,7 +36,7 @@ class SmoothNoise {
   float at(int x, int y) const {
     const int column = x / cell_, row = y / cell_;
     const auto part = [this](int place) { return static_cast<float>(place % cell_) / static_cast<float>(cell_); };
-    const float* const upper = &values_[static_cast<size_t>(row * columns_ + column)];
+    const float* const upper = &values_[static_cast<size_t>(row) * columns_ + column];
     const float* const lower = upper + columns_;
     const float top = upper[0] + (upper[1] - upper[0]) * part(x);
     const float bottom = lower[0] + (lower[1] - lower[0]) * part(x);
