@@ -119,7 +119,7 @@ TEST_F(DataParallelDevices, ModuleOnAnotherDeviceMessage) {
   EXPECT_EQ(cohort::test::error_of([&] {
               (void)nn::parallel::replicate(net.ptr(), {device(0), device(1)});
             }),
-            "[cohort] module must have its parameters and buffers on device " + device(0).str() +
+            "module must have its parameters and buffers on device " + device(0).str() +
                 " (device_ids[0]) but found one of them on device: cpu");
 }
 

@@ -135,8 +135,8 @@ TEST(TrainerDims, Messages) {
 
 COHORT_WORKER(trainer_dims_messages) {
   REQUIRE_EQUAL(refusal_of({.strategy = {.kind = "fsdp"}, .fsdp_replicas = 1, .dims = {.tp = 2}}),
-                "[cohort] Trainer: dims exclude fsdp_replicas, fsdp.mesh and fsdp.process_group\n  hint: use "
-                "dims.dp_replicate and dims.dp_shard instead");
+                "[cohort] Trainer: dims exclude fsdp_replicas, strategy.fsdp.mesh and strategy.fsdp.process_group\n"
+                "  hint: use dims.dp_replicate and dims.dp_shard instead");
   REQUIRE_EQUAL(
       refusal_of({.strategy = {.kind = "fsdp"}, .dims = {.pp = 2}, .checkpoint = {.memory_every = 1}}),
       "[cohort] Trainer: checkpoint.memory_every and dims.pp exclude each other, as a rank that is lost may have "
