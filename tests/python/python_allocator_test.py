@@ -112,6 +112,6 @@ torchcohort.use_shared_allocator()
     (code, _, err), = run_scripts(text, 1)
     assert code == 1
     lines = err.splitlines()
-    assert "RuntimeError: use_shared_allocator cannot reserve memory for tensors" in lines
+    assert "RuntimeError: [cohort] use_shared_allocator cannot reserve memory for tensors" in lines
     assert lines[-1].endswith(": File too large (EFBIG); the size of this process's files is limited to 1.0 MiB (ulimit -f)"), err
     assert os.environ.get("COHORT_SHARED_ALLOCATOR") is None

@@ -342,7 +342,7 @@ TEST_F(TrainerDevices, NamesTheFirstGradientThatIsNotFinite) {
   SmallTask task;
   overflow_in_step(task, 1);
   Trainer trainer(quiet({.max_epochs = 1, .finite_check = FiniteCheck::kGradients}));
-  EXPECT_EQ(train::test::error_of([&] { trainer.fit(task, Loader(small_data(8), {.batch_size = 4})); }).substr(0, 159),
+  EXPECT_EQ(train::test::error_of([&] { trainer.fit(task, Loader(small_data(8), {.batch_size = 4})); }).substr(0, 167),
             "[cohort] Trainer: gradients are not finite in step 1 (epoch 0, batch 1) on rank 0\n  the first one is the "
             "gradient of \"second.weight\", which holds nan or infinity in 48");
 }

@@ -119,4 +119,4 @@ def test_without_a_launcher_that_watches(job, tmp_path):
         "  hint: start the job with TORCHELASTIC_ENABLE_FILE_TIMER=1, or unset TORCHELASTIC_TIMER_FILE\n")
     agent = job.start("--no-python", RANK, "x" * 5000, 1, 0, **ON)
     assert agent.finish() == 1
-    assert re.fullmatch(r"a timer's scope is too long: its request has 5\d\d\d bytes, and at most 4096 can be sent\n", agent.output)
+    assert re.fullmatch(r"\[cohort\] a timer's scope is too long: its request has 5\d\d\d bytes, and at most 4096 can be sent\n", agent.output)
