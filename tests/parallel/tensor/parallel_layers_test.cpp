@@ -6,8 +6,10 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <sstream>
+#include <thread>
 
 #include "cohort/base/machine/cpu.h"
 #include "cohort/comm/collectives/collectives.h"
@@ -428,7 +430,8 @@ COHORT_WORKER(layers_let_go) {
   REQUIRE(group.use_count() > before);
   layer.reset();
   copy.reset();
-  REQUIRE(group.use_count() == before);
+  // A thread of Gloo may hold the group a moment longer than its operation lasts. A leak ends with the test's time limit.
+  while (group.use_count() > before) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   barrier();
 }
 
