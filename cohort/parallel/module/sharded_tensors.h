@@ -23,7 +23,7 @@ namespace cohort::parallel {
 /// Notes that the plain `tensor` is this rank's shard of the tensor that `spec` describes, on a mesh of one axis.
 COHORT_TEST_API void note_part(const at::Tensor& tensor, ShardSpec spec);
 /// Releases the groups of notes whose tensors are gone, if nobody else holds them.
-void forget_ended_parts();
+COHORT_TEST_API void forget_ended_parts();
 /// Returns which shard of which tensor `tensor` is: for a DTensor, or a plain tensor with such a note, in its dtype and on its
 /// device type. Absent if it is a full tensor. Local.
 COHORT_TEST_API std::optional<ShardSpec> part_spec(const at::Tensor& tensor);
