@@ -3,15 +3,15 @@
 #include <utility>
 
 #include "cohort/base/text/text.h"
+#include "cohort/comm/error/exception_text.h"
 
 namespace cohort::comm {
 namespace {
 
 std::string text_of_failures(const std::string& what, const RankFailures& failures, bool is_alone) {
-  constexpr std::string_view kMark = "[cohort] ";
-  std::string text = std::string(kMark) + what;
+  std::string text = std::string(kErrorMark) + what;
   for (const auto& [rank, reason] : failures) {
-    const std::string plain = reason.starts_with(kMark) ? reason.substr(kMark.size()) : reason;
+    const std::string plain = without_mark(reason);
     text += is_alone ? "\n  caused by: " + plain
                      : "\n  rank " + std::to_string(rank) + ": " + base::replace_all(plain, "\n", "\n  ");
   }
