@@ -25,7 +25,7 @@ std::string describe(const std::vector<Arrival>& arrivals);
 /// Returns the failure for two processes with one rank. `first` and `second` are texts of describe_process.
 Failure duplicate_rank(int rank, const std::string& first, const std::string& second);
 
-/// Returns a conflict that waiting cannot solve, the same on every rank that sees the same arrivals; nothing if there is none:
+/// Returns a conflict that waiting cannot solve, the same on every rank that sees the same arrivals; nullopt without one:
 /// world sizes that differ, two ranks with one accelerator, a loopback address between hosts, mixed address families.
 std::optional<Failure> find_conflict(const std::vector<Arrival>& arrivals);
 

@@ -55,7 +55,7 @@ struct GenerationParts {
 /// Returns nothing for numbers that no file can have.
 std::optional<GenerationParts> parts_of(const Generation& generation);
 
-/// Returns the committed version in `file`, whose bytes must reach to the end of the description; nothing if there is none.
+/// Returns the committed version in `file`, whose bytes must reach to the end of the description; nullopt without one.
 /// `size` is the size of the complete file. `has_shared` says whether its part of the replicated bytes must be in it. Pure.
 std::optional<Generation> read_generation(std::span<const std::byte> file, uint64_t size, bool has_shared);
 /// Returns how many bytes read_generation needs, given the first page. 0 means that the file has no version.

@@ -12,7 +12,7 @@ int available_cores();
 /// Returns available_cores() / ranks_on_host, at least 1.
 int default_threads_per_rank(int ranks_on_host);
 
-/// Returns the cgroup quota in cores; nothing if there is none. `mount` is the folder where cgroups are mounted, `membership` the
+/// Returns the cgroup quota in cores; nullopt without a quota. `mount` is the folder where cgroups are mounted, `membership` the
 /// text of /proc/self/cgroup.
 std::optional<double> cgroup_core_limit(const std::string& mount, const std::string& membership);
 

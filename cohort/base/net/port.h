@@ -38,7 +38,7 @@ struct PortUse {
 /// Looks up in /proc which process listens on TCP port `port`, on any address of this network namespace.
 PortUse look_up_port(int port);
 
-/// Returns the inode of a socket that listens on `port`, from the text of /proc/net/tcp or tcp6; nothing if there is none. Pure.
+/// Returns the inode of a socket that listens on `port`, from the text of /proc/net/tcp or tcp6; nullopt without one. Pure.
 std::optional<unsigned long> listening_inode(const std::string& table, int port);
 
 }  // namespace cohort::base

@@ -84,7 +84,7 @@ struct Group::State final : Neighbours {
   /// Returns each rank's call in a round that all have reached.
   std::vector<Signature> calls_in(uint64_t round_number) const;
   bool do_calls_agree(uint64_t round_number) const;
-  /// Returns the first round with calls that differ, among those that all ranks have reached; nothing if there is none.
+  /// Returns the first round with calls that differ, among those that all ranks have reached; nullopt if all are equal.
   std::optional<uint64_t> find_mismatch() const;
   Failure mismatch_in(uint64_t round_number, bool is_earlier) const;
   /// Returns this rank's view of a mismatch that another rank has found in calls that this rank has not compared. `call` is the
