@@ -20,7 +20,7 @@ help:
 	@echo "make mutants  break the sources in many places, one at a time, and see whether the tests notice (MUTANTS=--help)"
 	@echo "make mutants SAMPLE=200 SEED=7  the same with places drawn at random, and the share that is noticed"
 	@echo "make bench    every benchmark beside its rivals, JSON in build/bench/"
-	@echo "make asan     address and undefined-behaviour sanitizers over the layers without LibTorch"
+	@echo "make asan     address and undefined-behavior sanitizers over the layers without LibTorch"
 	@echo "make asan-torch  the same over the layers with LibTorch, which itself is not instrumented (slow; before each release)"
 	@echo "make tsan     thread sanitizer over the layers without LibTorch"
 	@echo "make fuzz     hostile input for every parser (FUZZ_SECONDS=600: longer, FUZZ_TARGETS='http etcd': only these)"

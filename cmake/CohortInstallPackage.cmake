@@ -5,7 +5,7 @@ include(public_headers)
 
 # Header by header, and nothing else. Further words go to install().
 function(cohort_install_headers folder)
-  set(headers ${COHORT_PUBLIC_HEADERS} ${COHORT_NARROW_HEADERS})
+  set(headers ${COHORT_PUBLIC_HEADERS} ${COHORT_INNER_HEADERS} ${COHORT_NARROW_HEADERS})
   if(TARGET cohort_extras)
     list(APPEND headers ${COHORT_EXTRAS_HEADERS})
   endif()

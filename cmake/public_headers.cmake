@@ -1,12 +1,14 @@
 # The public API, header by header: what is installed, and all that a user's program may include. A header that is not here
-# is ours to change. tools/dev/check_public_headers.py compares this list with cohort/cohort.h and with the headers themselves.
+# is ours to change. tools/dev/check_public_headers.py compares these lists with cohort/cohort.h, cohort/all.h,
+# cohort/extras/all.h, and with the headers themselves.
+
+# The headers that cohort/cohort.h brings.
 set(COHORT_PUBLIC_HEADERS
-    # One include for a training program.
     cohort/cohort.h
     cohort/export.h
     cohort/version.h
 
-    cohort/checkpoint/state/named_tensors.h
+    cohort/checkpoint/optimizer/named_tensors.h
     cohort/checkpoint/file/safetensors.h
     cohort/checkpoint/file/torch_file.h
     cohort/checkpoint/state/rng_state.h
@@ -38,9 +40,9 @@ set(COHORT_PUBLIC_HEADERS
     cohort/data/loader/batch_stream.h
     cohort/data/loader/collate.h
     cohort/data/loader/data_loader.h
-    cohort/data/loader/distributed_sampler.h
-    cohort/data/loader/sampler.h
-    cohort/data/loader/state_dict.h
+    cohort/data/samplers/distributed_sampler.h
+    cohort/data/samplers/sampler.h
+    cohort/data/samplers/state_dict.h
     cohort/data/loader/worker_info.h
 
     cohort/mesh/device_mesh.h
@@ -56,9 +58,10 @@ set(COHORT_PUBLIC_HEADERS
     cohort/parallel/functional/functional.h
     cohort/parallel/functional/functional_collectives.h
     cohort/parallel/optim/clip_grad.h
-    cohort/parallel/module/join.h
+    cohort/parallel/module/join.h)
 
-    # Included by those above, not by users.
+# Included by those above, not by users: not in cohort/all.h.
+set(COHORT_INNER_HEADERS
     cohort/data/datasets/dataset.h
     cohort/data/loader/batch_memory.h
     cohort/data/loader/batch_source.h
@@ -82,8 +85,9 @@ set(COHORT_PUBLIC_HEADERS
     cohort/parallel/module/wrapper_base.h
     cohort/parallel/optim/tensors.h)
 
-# Narrow headers, by their own names only: cohort/cohort.h stays what every training program needs.
+# By their own names, or with cohort/all.h: cohort/cohort.h stays at what most training programs need.
 set(COHORT_NARROW_HEADERS
+    cohort/all.h
     cohort/base/numbers/index_range.h
     cohort/checkpoint/checkpointer/checkpointer.h
     cohort/checkpoint/recovery/memory_snapshot.h
@@ -93,10 +97,10 @@ set(COHORT_NARROW_HEADERS
     cohort/checkpoint/sharded/convert.h
     cohort/checkpoint/sharded/sharded_checkpoint.h
     cohort/checkpoint/state/distributed_state.h
-    cohort/checkpoint/state/optimizer_state.h
+    cohort/checkpoint/optimizer/optimizer_state.h
     cohort/checkpoint/state/persistence.h
     cohort/checkpoint/state/python_state.h
-    cohort/checkpoint/state/scheduler_state.h
+    cohort/checkpoint/optimizer/scheduler_state.h
     cohort/checkpoint/state/state_value.h
     cohort/checkpoint/state/tied_names.h
     cohort/comm/agreement/rank_error.h
@@ -106,9 +110,9 @@ set(COHORT_NARROW_HEADERS
     cohort/data/datasets/stack_dataset.h
     cohort/data/datasets/subset.h
     cohort/data/datasets/token_file_dataset.h
-    cohort/data/loader/elastic_distributed_sampler.h
+    cohort/data/samplers/elastic_distributed_sampler.h
     cohort/data/loader/iterable.h
-    cohort/data/loader/length_bucket_sampler.h
+    cohort/data/samplers/length_bucket_sampler.h
     cohort/dtensor/api/distribute_module.h
     cohort/dtensor/api/dtensor.h
     cohort/dtensor/api/factories.h
@@ -174,8 +178,8 @@ set(COHORT_NARROW_HEADERS
     cohort/parallel/precision/autocast.h
     cohort/parallel/precision/autocast_function.h
     cohort/parallel/tensor/division.h
-    cohort/parallel/tensor/layout_border.h
-    cohort/parallel/tensor/parallel_draws.h
+    cohort/parallel/tensor/input_output_hooks.h
+    cohort/parallel/tensor/rng_scope.h
     cohort/parallel/tensor/parallel_layers.h
     cohort/parallel/tensor/parallel_style.h
     cohort/parallel/tensor/parallelize_module.h
@@ -205,24 +209,25 @@ set(COHORT_NARROW_HEADERS
     cohort/train/logging/system_metrics.h
     cohort/train/progress.h
     cohort/train/text_split.h
-    cohort/train/trainer/accelerator.h
-    cohort/train/trainer/batch_feed.h
+    cohort/train/strategy/accelerator.h
+    cohort/train/strategy/batch_feed.h
     cohort/train/trainer/callback.h
-    cohort/train/trainer/pipeline_step.h
-    cohort/train/trainer/precision.h
-    cohort/train/trainer/prepared_loader.h
-    cohort/train/trainer/schedule_handle.h
-    cohort/train/trainer/seed_everything.h
-    cohort/train/trainer/step_clock.h
-    cohort/train/trainer/strategy.h
-    cohort/train/trainer/task.h
-    cohort/train/trainer/task_metric.h
+    cohort/train/strategy/pipeline_step.h
+    cohort/train/strategy/precision.h
+    cohort/train/strategy/prepared_loader.h
+    cohort/train/strategy/schedule_handle.h
+    cohort/train/run/seed_everything.h
+    cohort/train/run/step_clock.h
+    cohort/train/strategy/strategy.h
+    cohort/train/strategy/task.h
+    cohort/train/strategy/task_metric.h
     cohort/train/trainer/trainer.h
-    cohort/train/trainer/trainer_options.h
+    cohort/train/strategy/trainer_options.h
     cohort/train/trainer/tuner.h)
 
-# Of libcohort_extras.so, by their own names only. No header above includes one of these.
+# Of libcohort_extras.so, by their own names, or with cohort/extras/all.h. No header above includes one of these.
 set(COHORT_EXTRAS_HEADERS
+    cohort/extras/all.h
     cohort/extras/data/datasets/cifar.h
     cohort/extras/data/datasets/csv_dataset.h
     cohort/extras/data/datasets/download.h
@@ -231,14 +236,14 @@ set(COHORT_EXTRAS_HEADERS
     cohort/extras/data/datasets/image_io.h
     cohort/extras/data/datasets/numpy_dataset.h
     cohort/extras/data/datasets/numpy_files.h
-    cohort/extras/data/transforms/color_jitter.h
+    cohort/extras/data/augmentation/color_jitter.h
     cohort/extras/data/transforms/compose.h
     cohort/extras/data/transforms/crop.h
     cohort/extras/data/transforms/flip.h
     cohort/extras/data/transforms/image_stack.h
-    cohort/extras/data/transforms/mixup.h
-    cohort/extras/data/transforms/rand_augment.h
-    cohort/extras/data/transforms/random_erasing.h
+    cohort/extras/data/augmentation/mixup.h
+    cohort/extras/data/augmentation/rand_augment.h
+    cohort/extras/data/augmentation/random_erasing.h
     cohort/extras/data/transforms/resize.h
     cohort/extras/data/transforms/rotation.h
     cohort/extras/data/transforms/sample_random.h

@@ -1,4 +1,13 @@
-/// Everything a training program needs, in one include. Narrower headers compile faster.
+/// The headers that most training programs need, in one include.
+///
+/// It has process groups, collectives, messages and `spawn`; device meshes and placements; DistributedDataParallel, DataParallel,
+/// Reducer, functional collectives and clip_grad_norm_; data loaders, samplers, and data sets of tensors and tokens;
+/// state dicts, and checkpoints in one file.
+///
+/// It lacks all else: fully_shard, tensor, context and pipeline parallelism, DTensor, ActivationCheckpoint, SyncBatchNorm,
+/// ZeroRedundancyOptimizer, Autocast and GradScaler, optimizers, schedulers and metrics, the Trainer, models, other data sets,
+/// sharded checkpoints, DDP's communication hooks. Include their headers, or all of them with cohort/all.h. Narrower headers
+/// compile faster.
 #pragma once
 
 #include "cohort/checkpoint/checkpointer/training_checkpoint.h"
@@ -24,7 +33,7 @@
 #include "cohort/data/datasets/tensor_dataset.h"
 #include "cohort/data/datasets/token_dataset.h"
 #include "cohort/data/loader/data_loader.h"
-#include "cohort/data/loader/distributed_sampler.h"
+#include "cohort/data/samplers/distributed_sampler.h"
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/mesh/placement.h"
 #include "cohort/parallel/data_parallel/data_parallel.h"

@@ -13,7 +13,7 @@
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/data/datasets/tensor_dataset.h>
 #include <cohort/data/loader/data_loader.h>
-#include <cohort/data/loader/distributed_sampler.h>
+#include <cohort/data/samplers/distributed_sampler.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>

@@ -4,7 +4,7 @@
 //   RANK=0 build/bin/examples/ranks_by_hand & RANK=1 build/bin/examples/ranks_by_hand; wait
 //
 // Rank 0 serves the store on MASTER_PORT; ranks on other hosts need its address in MASTER_ADDR. Each rank prints what it received
-// from its neighbour and from all (lines in any order):
+// from its neighbor and from all (lines in any order):
 //   rank 0 of 2 got 1 from rank 1; all ranks together hold 0 1
 //   rank 1 of 2 got 0 from rank 0; all ranks together hold 0 1
 #include <ATen/ops/empty.h>

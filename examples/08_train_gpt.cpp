@@ -18,9 +18,9 @@
 #include <cohort/parallel/optim/fused_optimizers.h>
 #include <cohort/parallel/zero/zero_redundancy_optimizer.h>
 #include <cohort/train/optim/lr_scheduler.h>
+#include <cohort/train/run/seed_everything.h>
+#include <cohort/train/strategy/pipeline_step.h>
 #include <cohort/train/text_split.h>
-#include <cohort/train/trainer/pipeline_step.h>
-#include <cohort/train/trainer/seed_everything.h>
 #include <cohort/train/trainer/trainer.h>
 
 #include <algorithm>

@@ -11,7 +11,7 @@
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/data/datasets/tensor_dataset.h>
 #include <cohort/data/loader/data_loader.h>
-#include <cohort/data/loader/distributed_sampler.h>
+#include <cohort/data/samplers/distributed_sampler.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
@@ -39,7 +39,7 @@ using Model = cohort::DistributedDataParallel<NetImpl>;
 using Loader = cohort::data::DataLoader<cohort::data::TensorDataset<2>>;
 
 constexpr int64_t kEpochs = 6;
-constexpr int64_t kAccumulatedBatches = 2;
+constexpr int64_t kGradientAccumulationSteps = 2;
 constexpr const char* kCheckpoint = "own_project.safetensors";
 
 cohort::data::TensorDataset<2> make_data(int64_t count) {
@@ -51,12 +51,12 @@ cohort::data::TensorDataset<2> make_data(int64_t count) {
 void train_epoch(Model& model, torch::optim::AdamW& optimizer, const Loader& data) {
   int64_t num_batches = 0;
   for (const auto& [x, y] : data) {
-    if (++num_batches % kAccumulatedBatches != 0) {
+    if (++num_batches % kGradientAccumulationSteps != 0) {
       const auto local = model->no_sync();
-      (F::mse_loss(model(x), y) / kAccumulatedBatches).backward();
+      (F::mse_loss(model(x), y) / kGradientAccumulationSteps).backward();
       continue;
     }
-    (F::mse_loss(model(x), y) / kAccumulatedBatches).backward();
+    (F::mse_loss(model(x), y) / kGradientAccumulationSteps).backward();
     torch::nn::utils::clip_grad_norm_(model->parameters(), /*max_norm=*/1.0);
     optimizer.step();
     optimizer.zero_grad();
@@ -97,7 +97,7 @@ int main() {
   if (resumes) {
     first = std::stoll(cohort::checkpoint::load_metadata(kCheckpoint).at("epoch"));
     for (int64_t epoch = 0; epoch < first; ++epoch) schedule.step();  // before the checkpoint restores the rate
-    cohort::checkpoint::load_checkpoint(kCheckpoint, model->module(), &optimizer);
+    cohort::checkpoint::load_checkpoint(model->module(), &optimizer, kCheckpoint);
     if (cohort::get_rank() == 0) std::printf("resuming after epoch %lld\n", static_cast<long long>(first - 1));
   }
   for (int64_t epoch = first; epoch < kEpochs; ++epoch) {
@@ -108,7 +108,7 @@ int main() {
     const double loss = evaluate(model, held_out_data);  // on every rank, as it is collective
     if (cohort::get_rank() != 0) continue;
     std::printf("epoch %lld | lr %.4f | held-out loss %.4f\n", static_cast<long long>(epoch), lr, loss);
-    cohort::checkpoint::save_checkpoint(kCheckpoint, model->module(), &optimizer, {.epoch = epoch + 1});
+    cohort::checkpoint::save_checkpoint(model->module(), &optimizer, kCheckpoint, {.epoch = epoch + 1});
   }
   cohort::destroy_process_group();
 }

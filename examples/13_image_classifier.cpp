@@ -10,7 +10,7 @@
 #include <cohort/comm/group/device.h>
 #include <cohort/data/datasets/tensor_dataset.h>
 #include <cohort/data/loader/data_loader.h>
-#include <cohort/data/loader/distributed_sampler.h>
+#include <cohort/data/samplers/distributed_sampler.h>
 #include <cohort/extras/models/small_models.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
 #include <cohort/parallel/optim/fused_optimizers.h>

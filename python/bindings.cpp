@@ -93,7 +93,7 @@ void define_channels(py::module_& module) {
 }
 
 std::map<std::string, size_t> shared_allocator_stats() {
-  const auto stats = cohort::shared_allocator_stats();
+  const auto stats = cohort::comm::shared_allocator_stats();
   return {{"reserved_bytes", stats.reserved_bytes},
           {"used_bytes", stats.used_bytes},
           {"peak_used_bytes", stats.peak_used_bytes},
@@ -107,12 +107,12 @@ std::map<std::string, size_t> shared_allocator_stats() {
 void define_allocator(py::module_& module) {
   module.def("apply_shared_allocator", wrap_pybind_function(cohort::comm::apply_shared_allocator),
              py::arg("is_wanted"));
-  module.def("use_shared_allocator", wrap_pybind_function([](size_t reserved_bytes) {
-               cohort::use_shared_allocator({.reserved_bytes = reserved_bytes});
+  module.def("use_shared_allocator", wrap_pybind_function([](std::optional<size_t> reserved_bytes) {
+               cohort::comm::use_shared_allocator({.reserved_bytes = reserved_bytes});
              }),
-             py::arg("reserved_bytes") = 0);
-  module.def("has_shared_allocator", wrap_pybind_function(cohort::has_shared_allocator));
-  module.def("empty_shared_allocator_cache", wrap_pybind_function_no_gil(cohort::empty_shared_allocator_cache));
+             py::arg("reserved_bytes") = py::none());
+  module.def("has_shared_allocator", wrap_pybind_function(cohort::comm::has_shared_allocator));
+  module.def("empty_shared_allocator_cache", wrap_pybind_function_no_gil(cohort::comm::empty_shared_allocator_cache));
   module.def("shared_allocator_stats", wrap_pybind_function(shared_allocator_stats));
 }
 
@@ -133,9 +133,9 @@ PYBIND11_MODULE(_C, module) {
   module.def("shm_memory_allocated", wrap_pybind_function(cohort::comm::shm_memory_allocated));
   module.def("dump_flight_recorder", wrap_pybind_function_no_gil(cohort::comm::dump_flight_recorder));
   module.def("dump_flight_recorder_text", wrap_pybind_function_no_gil(cohort::comm::dump_flight_recorder_text));
-  module.def("write_flight_recorder", wrap_pybind_function_no_gil(cohort::comm::write_flight_recorder),
+  module.def("write_flight_recorder", wrap_pybind_function_no_gil(cohort::comm::save_flight_recorder),
              py::arg("prefix") = "");
-  module.def("write_chrome_trace", wrap_pybind_function_no_gil(cohort::comm::write_chrome_trace), py::arg("path"));
+  module.def("write_chrome_trace", wrap_pybind_function_no_gil(cohort::comm::save_chrome_trace), py::arg("path"));
   module.def("share_memory",
              wrap_pybind_function_no_gil([](const std::vector<at::Tensor>& tensors) { cohort::share_memory(tensors); }),
              py::arg("tensors"));

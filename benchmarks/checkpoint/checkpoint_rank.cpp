@@ -38,7 +38,7 @@ class CheckpointCase {
       const std::string name = fmt::format("layer.{}.weight", i);
       if (is_initialized()) {
         const int64_t world_size = get_world_size();
-        const ShardSpec spec(init_device_mesh("cpu", {world_size}), {Shard(0)}, {kRows, kRows}, at::kFloat);
+        const mesh::ShardSpec spec(init_device_mesh("cpu", {world_size}), {Shard(0)}, {kRows, kRows}, at::kFloat);
         state_.insert(name, {at::full({kRows / world_size, kRows}, i, at::kFloat), spec});
       } else {
         state_.insert(name, at::full({kRows, kRows}, i, at::kFloat));

@@ -49,7 +49,7 @@ class SmoothNoise {
   std::vector<float> values_;
 };
 
-// Draws large shapes of different colours, with finer texture and the noise of a sensor.
+// Draws large shapes of different colors, with finer texture and the noise of a sensor.
 std::vector<uint8_t> make_photo(uint32_t seed) {
   std::mt19937 random(seed);
   const std::array<SmoothNoise, 3> shapes{SmoothNoise(120, random), SmoothNoise(120, random), SmoothNoise(120, random)};

@@ -166,7 +166,7 @@ class FsdpRank {
     if (verb == "drop") {
       trainees_.clear();
       batch_ = {};
-      empty_shared_allocator_cache();
+      comm::empty_shared_allocator_cache();
       return "ok";
     }
     if (verb == "memory") return pss_in_mib();

@@ -62,11 +62,11 @@ class Training {
 
   checkpoint::SnapshotState state() { return checkpoint::snapshot_state(*net_, *optimizer_); }
   void save(const std::string& path, int64_t step) const {
-    checkpoint::save_checkpoint(path, *net_, optimizer_.get(), {.step = step});
+    checkpoint::save_checkpoint(*net_, optimizer_.get(), path, {.step = step});
   }
   std::optional<int64_t> load(const std::string& path) {
     if (!std::filesystem::exists(path)) return std::nullopt;
-    return checkpoint::load_checkpoint(path, *net_, optimizer_.get()).step;
+    return checkpoint::load_checkpoint(*net_, optimizer_.get(), path).step;
   }
 
  private:
@@ -94,8 +94,8 @@ int main(int, char** argv) {
   std::optional<checkpoint::MemorySnapshot> snapshot;
   int64_t step = 0;
   if (is_in_memory) {
-    snapshot.emplace(training.state(),
-                     checkpoint::MemorySnapshotOptions{.every = every, .overlap = kept == "overlap", .required = true});
+    snapshot.emplace(training.state(), checkpoint::MemorySnapshotOptions{
+                                           .every_steps = every, .overlap = kept == "overlap", .required = true});
     step = snapshot->resume().step;
   } else if (kept == "disk") {
     step = training.load(path).value_or(0);

@@ -135,7 +135,7 @@ class AllocatorRank {
 
 int run_allocator_rank(const std::vector<std::string>& arguments) {
   at::set_num_threads(1);
-  if (base::get_env("COHORT_SHARED_ALLOCATOR") == "1") use_shared_allocator();
+  if (base::get_env("COHORT_SHARED_ALLOCATOR") == "1") comm::use_shared_allocator();
   AllocatorRank rank;
   serve_commands(arguments.at(1), [&](const std::string& command) { return rank.answer(command); });
   return 0;

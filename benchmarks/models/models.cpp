@@ -197,7 +197,8 @@ std::vector<Row> measure_making(Team* python, const std::string& folder, int num
     return milliseconds_of([&] { made = make_one(); });
   };
   std::vector<std::function<double()>> sides = {
-      [&] { return time_making(make); }, [&] { return time_making([&] { return models::pretrained(path, make); }); }};
+      [&] { return time_making(make); },
+      [&] { return time_making([&] { return models::load_pretrained_model(make, path); }); }};
   const std::vector<std::string> names = {"made", "pretrained"};
   for (const auto& name : names) {
     if (!python) continue;

@@ -172,7 +172,7 @@ class PipelineRank {
   }
 
   std::unique_ptr<PipelineSchedule> make_sleepers(const std::string& name, int num_stages, int num_microbatches) {
-    const auto order = make_pipeline_order(name, get_world_size(), num_stages, num_microbatches);
+    const auto order = pipeline::make_pipeline_order(name, get_world_size(), num_stages, num_microbatches);
     std::map<int, PipelineStage> stages;
     for (const auto& action : order[static_cast<size_t>(rank_)]) {
       pipeline::for_each_part(action, [&](const pipeline::Action& part) {
@@ -195,7 +195,7 @@ class PipelineRank {
     }
     const at::Tensor& batch = batch_of(num_bytes);
     // Like a stage's results, which no other code holds.
-    const int num_made = rank_ == 0 && has_shared_allocator() ? (num_warm + num_steps) * kNumHandedOver : 0;
+    const int num_made = rank_ == 0 && comm::has_shared_allocator() ? (num_warm + num_steps) * kNumHandedOver : 0;
     for (int i = 0; i < num_made; ++i) stage->made.push_back(batch[i % kNumHandedOver].clone());
     const TensorList inputs = rank_ == 0 ? TensorList{batch} : TensorList();
     const auto step = [&] { schedule->eval(inputs, {.return_outputs = false}); };

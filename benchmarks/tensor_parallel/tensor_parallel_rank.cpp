@@ -61,7 +61,7 @@ struct TensorParallelBlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(TensorParallelBlock);
 
-at::Tensor own_part(const at::Tensor& tensor) { return is_dtensor(tensor) ? DTensor(tensor).to_local() : tensor; }
+at::Tensor own_shard(const at::Tensor& tensor) { return is_dtensor(tensor) ? DTensor(tensor).to_local() : tensor; }
 
 class TensorParallelTrainee {
  public:
@@ -99,7 +99,7 @@ class TensorParallelTrainee {
     const auto loss = step().detach();
     double sum = 0, squares = 0;
     for (const auto& parameter : block_->parameters()) {
-      const auto gradient = own_part(parameter.grad()).to(at::kDouble);
+      const auto gradient = own_shard(parameter.grad()).to(at::kDouble);
       sum += gradient.sum().item<double>();
       squares += gradient.square().sum().item<double>();
     }

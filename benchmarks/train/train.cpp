@@ -30,7 +30,7 @@
 #include "benchmarks/train/train_rows.h"
 #include "build_facts.h"
 #include "cohort/base/file/file.h"
-#include "cohort/extras/files/stand_ins/stand_in.h"
+#include "cohort/extras/files/synthetic/synthetic_dataset.h"
 
 namespace cohort::bench {
 namespace {
@@ -48,7 +48,7 @@ constexpr double kTrainTolerance = 1e-4;
 class TrainData {
  public:
   TrainData() {
-    value_or_throw(files::make_stand_in("cifar10", folder_.path()));
+    value_or_throw(files::make_synthetic_dataset("cifar10", folder_.path()));
     write_tokens();
   }
   std::string of(const TrainCase& what) const { return what.name == "resnet18" ? folder_.path() : tokens_path(); }

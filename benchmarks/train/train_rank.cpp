@@ -16,7 +16,7 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/data/loader/data_loader.h"
-#include "cohort/data/loader/distributed_sampler.h"
+#include "cohort/data/samplers/distributed_sampler.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 
 namespace cohort::bench {

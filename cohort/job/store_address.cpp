@@ -190,8 +190,8 @@ class Search {
   }
 
   base::Error failure() const {
-    auto text = fmt::format("{} on {} cannot reach the store at {}:{}", search_.who, base::host_name(), search_.host,
-                            search_.port);
+    auto text = fmt::format("{} on {} cannot reach the store at {}", search_.who, base::host_name(),
+                            base::host_and_port(search_.host, search_.port));
     for (const auto& cause : causes()) text += "\n  caused by: " + cause;
     return base::Error(text + "\n  hint: " + hint());
   }
@@ -199,9 +199,9 @@ class Search {
   void warn_once_in_a_while() {
     if (has_warned_ || Clock::now() - begin_ < kFirstWarning) return;
     has_warned_ = true;
-    base::log_warning(fmt::format("{} has not reached the store at {}:{} yet and goes on for {}: {}", search_.who,
-                                  search_.host, search_.port, base::format_duration(deadline_ - Clock::now()),
-                                  base::join(causes(), "; ")));
+    base::log_warning(fmt::format("{} has not reached the store at {} yet and goes on for {}: {}", search_.who,
+                                  base::host_and_port(search_.host, search_.port),
+                                  base::format_duration(deadline_ - Clock::now()), base::join(causes(), "; ")));
   }
 
   const StoreSearch& search_;

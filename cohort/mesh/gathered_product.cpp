@@ -28,7 +28,7 @@ struct Piece {
 };
 
 std::vector<Piece> start_gathers(const GatherInPieces& how, const at::Tensor& own) {
-  const comm::CalledFor purpose(comm::CalledFor::current_or(kDTensorMove));
+  const comm::CalledFor purpose(comm::CalledFor::current_or(kRedistribution));
   int64_t longest = 0;
   for (const auto& share : how.shares) longest = std::max(longest, share.size());
   const auto padded = pad_tensor(own, 1, longest - own.size(1));
@@ -47,14 +47,14 @@ std::vector<Piece> start_gathers(const GatherInPieces& how, const at::Tensor& ow
 }
 
 // A tensor [outer, positions, features], put together from parts [outer, some positions, features].
-class Whole {
+class JoinedTensor {
  public:
-  Whole(const at::Tensor& like, int64_t num_positions)
-      : whole(at::empty({like.size(0), num_positions, like.size(-1)}, like.options())) {}
+  JoinedTensor(const at::Tensor& like, int64_t num_positions)
+      : tensor(at::empty({like.size(0), num_positions, like.size(-1)}, like.options())) {}
   void put(const at::Tensor& part, int64_t begin, int64_t size) const {
-    if (size > 0) whole.narrow(1, begin, size).copy_(part.narrow(1, 0, size));
+    if (size > 0) tensor.narrow(1, begin, size).copy_(part.narrow(1, 0, size));
   }
-  const at::Tensor whole;
+  const at::Tensor tensor;
 };
 
 }  // namespace
@@ -65,7 +65,7 @@ GatheredProduct multiply_while_gathering(const GatherInPieces& how, const at::Te
   int64_t num_positions = 0;
   for (const auto& share : how.shares) num_positions += share.size();
   const auto own_product = multiply(own.unsqueeze(0))[0];
-  const Whole gathered(own, num_positions), product(own_product, num_positions);
+  const JoinedTensor gathered(own, num_positions), product(own_product, num_positions);
   const auto& own_share = how.shares[own_rank];
   gathered.put(own, own_share.begin, own_share.size());
   product.put(own_product, own_share.begin, own_share.size());
@@ -84,7 +84,7 @@ GatheredProduct multiply_while_gathering(const GatherInPieces& how, const at::Te
     }
     piece = {};  // frees its memory for the next piece's product
   }
-  return {gathered.whole, product.whole};
+  return {gathered.tensor, product.tensor};
 }
 
 int64_t pieces_for_cores(const Group& group, c10::DeviceType device) {

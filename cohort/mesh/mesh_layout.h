@@ -12,7 +12,7 @@
 
 namespace cohort::mesh {
 
-/// One axis. It has several sizes only if it joins axes that are not neighbours: (2, 2):(4, 1) stands for 0, 1, 4, 5.
+/// One axis. It has several sizes only if it joins axes that are not neighbors: (2, 2):(4, 1) stands for 0, 1, 4, 5.
 /// Always in normal form: sizes of 1 are left out, and sizes that can be merged are merged. An axis of size 1 has no sizes.
 struct COHORT_TEST_API AxisLayout {
   std::vector<int64_t> sizes;

@@ -9,7 +9,7 @@ namespace cohort {
 int64_t Placement::dim() const {
   if (const auto* shard = std::get_if<Shard>(&value_)) return shard->dim;
   const auto* strided = std::get_if<StridedShard>(&value_);
-  TORCH_CHECK(strided, to_string(), " has no dim");
+  TORCH_CHECK(strided, "[cohort] ", to_string(), " has no dim");
   return strided->dim;
 }
 
@@ -40,6 +40,10 @@ std::string Placement::short_text() const {
   return c10::str("P(", reduce_op(), ")");
 }
 
+}  // namespace cohort
+
+namespace cohort::mesh {
+
 Placements normalize_placements(const Placements& placements, int64_t ndim) {
   Placements result;
   for (const auto& placement : placements) {
@@ -56,6 +60,10 @@ Placements normalize_placements(const Placements& placements, int64_t ndim) {
   }
   return result;
 }
+
+}  // namespace cohort::mesh
+
+namespace cohort {
 
 std::string to_string(const Placements& placements) {
   return c10::str("(", c10::Join(", ", placements), placements.size() == 1 ? ",)" : ")");

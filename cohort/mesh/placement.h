@@ -83,12 +83,26 @@ class COHORT_API Placement {
 
 using Placements = std::vector<Placement>;
 
+}  // namespace cohort
+
+namespace cohort::mesh {
+
 /// Counts negative dims from the end of a tensor of `ndim` dimensions. Throws c10::IndexError, with PyTorch's text, for
 /// dims that are out of range.
 COHORT_API Placements normalize_placements(const Placements& placements, int64_t ndim);
+
+}  // namespace cohort::mesh
+
+namespace cohort {
+
 /// Returns Python's text of a tuple of placements: "(Shard(dim=0), Replicate())".
 COHORT_API std::string to_string(const Placements& placements);
 
 inline std::ostream& operator<<(std::ostream& out, const Placement& placement) { return out << placement.to_string(); }
 
+}  // namespace cohort
+
+// Old names, until the next release.
+namespace cohort {
+using mesh::normalize_placements;
 }  // namespace cohort

@@ -5,7 +5,7 @@
 
 namespace cohort::mesh {
 
-inline const comm::Purpose kDTensorMove(
+inline const comm::Purpose kRedistribution(
     13, "communication of an operation on a DTensor, such as item(), full_tensor() or a matrix product",
     comm::Purpose::kByName);
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace cohort {
+namespace cohort::mesh {
 namespace {
 
 // Appends `range`, or extends the last range if `range` begins at its end.
@@ -78,11 +78,11 @@ std::vector<IndexRanges> held_ranges(c10::IntArrayRef global_shape, c10::IntArra
   return held;
 }
 
-LocalPart compute_local_shape_and_global_offset(c10::IntArrayRef global_shape, c10::IntArrayRef mesh_shape,
-                                                c10::IntArrayRef coordinate, const Placements& placements) {
+LocalShard compute_local_shape_and_global_offset(c10::IntArrayRef global_shape, c10::IntArrayRef mesh_shape,
+                                                 c10::IntArrayRef coordinate, const Placements& placements) {
   const auto held = held_ranges(global_shape, mesh_shape, coordinate, placements);
   const auto normal = normalize_placements(placements, static_cast<int64_t>(global_shape.size()));
-  LocalPart part;
+  LocalShard part;
   for (size_t dim = 0; dim < held.size(); ++dim) {
     const bool is_sharded = std::any_of(normal.begin(), normal.end(), [&](const auto& placement) {
       return placement.is_shard_like() && placement.dim() == static_cast<int64_t>(dim);
@@ -126,4 +126,4 @@ at::Tensor take_ranges(const at::Tensor& tensor, int64_t dim, const IndexRanges&
   return parts.size() == 1 ? parts.front() : at::cat(parts, dim);
 }
 
-}  // namespace cohort
+}  // namespace cohort::mesh

@@ -15,7 +15,7 @@
 #include "cohort/export.h"
 #include "cohort/mesh/placement.h"
 
-namespace cohort {
+namespace cohort::mesh {
 
 using base::IndexRange;
 /// Indices that a rank holds of a dimension. A range never begins where the range before it ends: they would be one.
@@ -39,17 +39,17 @@ COHORT_API int64_t padded_shard_size(const Placement& placement, int64_t size, i
 COHORT_API std::vector<IndexRanges> held_ranges(c10::IntArrayRef global_shape, c10::IntArrayRef mesh_shape,
                                                 c10::IntArrayRef coordinate, const Placements& placements);
 
-struct LocalPart {
+struct LocalShard {
   std::vector<int64_t> shape;
   /// The begin of the shard in the full tensor; along dimensions in which the shard is empty, the size of the full tensor.
   std::vector<int64_t> offset;
-  bool operator==(const LocalPart&) const = default;
+  bool operator==(const LocalShard&) const = default;
 };
 
 /// Returns the same as a shape and an offset, as PyTorch does. They do not show the gaps that a shard may have with a
 /// StridedShard.
-COHORT_API LocalPart compute_local_shape_and_global_offset(c10::IntArrayRef global_shape, c10::IntArrayRef mesh_shape,
-                                                           c10::IntArrayRef coordinate, const Placements& placements);
+COHORT_API LocalShard compute_local_shape_and_global_offset(c10::IntArrayRef global_shape, c10::IntArrayRef mesh_shape,
+                                                            c10::IntArrayRef coordinate, const Placements& placements);
 /// Returns the strides of a shard without gaps whose dimensions are in the same memory order as those of the full tensor.
 COHORT_API std::vector<int64_t> compute_local_stride(c10::IntArrayRef global_stride, c10::IntArrayRef local_shape);
 
@@ -60,4 +60,21 @@ COHORT_API at::Tensor unpad_tensor(const at::Tensor& tensor, int64_t dim, int64_
 /// Returns the elements of `tensor` in `ranges` along `dim`, one after the other: a view of a single range, otherwise a copy.
 COHORT_API at::Tensor take_ranges(const at::Tensor& tensor, int64_t dim, const IndexRanges& ranges);
 
+}  // namespace cohort::mesh
+
+// Old names, until the next release.
+namespace cohort {
+using mesh::chunk_range;
+using mesh::held_ranges;
+using mesh::IndexRange;
+using mesh::IndexRanges;
+using mesh::num_indices;
+using mesh::padded_shard_size;
+using mesh::shard_ranges;
+using LocalPart [[deprecated("use cohort::mesh::LocalShard")]] = mesh::LocalShard;
+using mesh::compute_local_shape_and_global_offset;
+using mesh::compute_local_stride;
+using mesh::pad_tensor;
+using mesh::take_ranges;
+using mesh::unpad_tensor;
 }  // namespace cohort

@@ -9,7 +9,7 @@
 
 #include "cohort/mesh/mesh_layout.h"
 
-namespace cohort {
+namespace cohort::mesh {
 namespace {
 
 // "sum" and "avg" can be reduced in any order; other pairs cannot.
@@ -45,12 +45,12 @@ ShardSpec::ShardSpec(DeviceMesh mesh, const Placements& placements, std::vector<
                     stride_.size(), " strides and ", shape_.size(), " dimensions.");
 }
 
-LocalPart ShardSpec::local_part() const {
+LocalShard ShardSpec::local_shard() const {
   if (!mesh_.coordinate()) return {.shape = {0}, .offset = {}};
-  return local_part_at(*mesh_.coordinate());
+  return local_shard_at(*mesh_.coordinate());
 }
 
-LocalPart ShardSpec::local_part_at(const std::vector<int64_t>& coordinate) const {
+LocalShard ShardSpec::local_shard_at(const std::vector<int64_t>& coordinate) const {
   return compute_local_shape_and_global_offset(shape_, mesh_.shape(), coordinate, placements_);
 }
 
@@ -61,7 +61,7 @@ std::vector<int64_t> ShardSpec::local_stride() const {
 
 std::vector<IndexRanges> ShardSpec::held_ranges() const {
   if (!mesh_.coordinate()) return std::vector<IndexRanges>(shape_.size());
-  return cohort::held_ranges(shape_, mesh_.shape(), *mesh_.coordinate(), placements_);
+  return cohort::mesh::held_ranges(shape_, mesh_.shape(), *mesh_.coordinate(), placements_);
 }
 
 bool ShardSpec::is_empty() const {
@@ -102,4 +102,4 @@ std::string ShardSpec::to_string() const {
                   ", dtype=", c10::toString(dtype_), ")");
 }
 
-}  // namespace cohort
+}  // namespace cohort::mesh

@@ -15,7 +15,7 @@
 #include "cohort/mesh/placement.h"
 #include "cohort/mesh/shard.h"
 
-namespace cohort {
+namespace cohort::mesh {
 
 class COHORT_API ShardSpec {
  public:
@@ -33,13 +33,14 @@ class COHORT_API ShardSpec {
   c10::ScalarType dtype() const { return dtype_; }
 
   /// Returns this rank's shard. On a rank outside of the mesh: shape (0) and an empty offset, as in PyTorch.
-  LocalPart local_part() const;
-  std::vector<int64_t> local_shape() const { return local_part().shape; }
+  LocalShard local_shard() const;
+  [[deprecated("use local_shard")]] LocalShard local_part() const { return local_shard(); }
+  std::vector<int64_t> local_shape() const { return local_shard().shape; }
   std::vector<int64_t> local_stride() const;
   /// Returns this rank's indices along each dimension, also for shards with gaps; empty on a rank outside of the mesh.
   std::vector<IndexRanges> held_ranges() const;
   /// Returns the shard of the rank at `coordinate`.
-  LocalPart local_part_at(const std::vector<int64_t>& coordinate) const;
+  LocalShard local_shard_at(const std::vector<int64_t>& coordinate) const;
   /// Whether this rank's shard has no elements.
   bool is_empty() const;
 
@@ -63,4 +64,9 @@ class COHORT_API ShardSpec {
   c10::ScalarType dtype_;
 };
 
+}  // namespace cohort::mesh
+
+// Old names, until the next release.
+namespace cohort {
+using ShardSpec [[deprecated("use cohort::mesh::ShardSpec")]] = mesh::ShardSpec;
 }  // namespace cohort

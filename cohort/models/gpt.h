@@ -1,8 +1,10 @@
 /// GPT: a decoder-only transformer. Parameter names, shapes and initial values are nanoGPT's, so weights can be exchanged both
 /// ways:
-///     transformer.wte.weight, transformer.wpe.weight, transformer.h.0.ln_1.weight, transformer.h.0.attn.c_attn.weight,
-///     transformer.h.0.attn.c_proj.weight, transformer.h.0.ln_2.weight, transformer.h.0.mlp.c_fc.weight,
-///     transformer.h.0.mlp.c_proj.weight, transformer.ln_f.weight, lm_head.weight
+/// ```text
+/// transformer.wte.weight, transformer.wpe.weight, transformer.h.0.ln_1.weight, transformer.h.0.attn.c_attn.weight,
+/// transformer.h.0.attn.c_proj.weight, transformer.h.0.ln_2.weight, transformer.h.0.mlp.c_fc.weight,
+/// transformer.h.0.mlp.c_proj.weight, transformer.ln_f.weight, lm_head.weight
+/// ```
 /// load_pretrained (pretrained.h) loads files of nanoGPT and of GPT-2.
 ///
 ///     cohort::models::GPT model(cohort::models::GPTOptions{.vocab_size = 256, .n_layer = 4});

@@ -27,19 +27,19 @@ GPTStageImpl::GPTStageImpl(const GPT& model, int64_t first_block, int64_t num_bl
   TORCH_CHECK_VALUE(first_block >= 0 && num_blocks > 0 && first_block + num_blocks <= options_.n_layer,
                     "[cohort] GPT: a stage cannot have ", num_blocks, " blocks from number ", first_block,
                     " on: the model has n_layer ", options_.n_layer);
-  const GPTTransformer& whole = model->transformer;
+  const GPTTransformer& full = model->transformer;
   auto transformer = register_module("transformer", std::make_shared<torch::nn::Module>("GPTTransformer"));
   if (first_block == 0) {
-    wte = transformer->register_module("wte", whole->wte);
-    wpe = transformer->register_module("wpe", whole->wpe);
+    wte = transformer->register_module("wte", full->wte);
+    wpe = transformer->register_module("wpe", full->wpe);
     tie_names_of(wte->weight, options_);
   }
   transformer->register_module("h", h);
   for (int64_t block = first_block; block < first_block + num_blocks; ++block) {
-    h->push_back(std::to_string(block), *(whole->h->begin() + block));
+    h->push_back(std::to_string(block), *(full->h->begin() + block));
   }
   if (first_block + num_blocks < options_.n_layer) return;
-  ln_f = transformer->register_module("ln_f", whole->ln_f);
+  ln_f = transformer->register_module("ln_f", full->ln_f);
   lm_head = register_module("lm_head", model->lm_head);
   tie_names_of(lm_head->weight, options_);
 }
@@ -76,7 +76,7 @@ std::vector<GPTStage> split_gpt(const GPT& model, int num_stages) {
   const auto width = static_cast<double>(options.n_embd);
   std::vector<double> costs(static_cast<size_t>(options.n_layer), 12.0 * width * width);
   costs.back() += width * static_cast<double>(options.vocab_size);
-  return split_gpt(model, comm::or_throw_value(pipeline::balanced_counts(costs, num_stages)));
+  return split_gpt(model, comm::or_throw_value(pipeline::plan_counts(costs, num_stages)));
 }
 
 }  // namespace cohort::models

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/checkpoint/state/named_tensors.h"
+#include "cohort/checkpoint/optimizer/named_tensors.h"
 #include "cohort/export.h"
 
 namespace cohort::models {

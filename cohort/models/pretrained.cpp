@@ -86,7 +86,7 @@ bool fit_classifier(Fitting& fitting, const std::string& name) {
   return own != nullptr;
 }
 
-// Like timm: for one channel, sums the weights up, as for a grey image in all three channels; for other numbers, repeats the
+// Like timm: for one channel, sums the weights up, as for a gray image in all three channels; for other numbers, repeats the
 // channels in turn.
 void fit_first_convolution(Fitting& fitting, const std::string& name) {
   const at::Tensor* const own = fitting.find_own(name);
@@ -147,7 +147,7 @@ std::string shape_problems(const Fitting& fitting) {
 // Old files lack such buffers.
 bool may_be_missing(const std::string& name) { return name.ends_with("num_batches_tracked"); }
 
-void check_fit(const Fitting& fitting, const std::string& classifier_begins_anew, const PretrainedOptions& options,
+void check_fit(const Fitting& fitting, const std::string& classifier_begins_anew, const LoadPretrainedOptions& options,
                PretrainedReport* report) {
   for (const auto& each : fitting.own) {
     const bool begins_anew = !classifier_begins_anew.empty() && each.name.starts_with(classifier_begins_anew + ".");
@@ -182,7 +182,7 @@ std::string PretrainedReport::text() const {
   return text;
 }
 
-PretrainedReport load_pretrained(Module& model, const std::string& path, const PretrainedOptions& options) {
+PretrainedReport load_pretrained(Module& model, const std::string& path, const LoadPretrainedOptions& options) {
   if (options.classifier) check_layer(model, *options.classifier, "classifier");
   if (options.first_convolution) check_layer(model, *options.first_convolution, "first_convolution");
   const c10::NoGradGuard no_grad;

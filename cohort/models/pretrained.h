@@ -1,7 +1,7 @@
 /// Weights that were trained elsewhere:
 ///
-///     auto model = cohort::models::pretrained(
-///         "resnet50d.safetensors", [] { return cohort::models::resnet50d({.num_classes = 10}); });
+///     auto model = cohort::models::load_pretrained_model(
+///         [] { return cohort::models::resnet50d({.num_classes = 10}); }, "resnet50d.safetensors");
 ///
 /// Reads files of torch.save (.pt, .pth, .pth.tar, .bin), safetensors files, and folders of files with an index or with one such
 /// file. In a training checkpoint the weights are the first dict that timm would take: "state_dict_ema", "model_ema",
@@ -28,7 +28,7 @@
 
 namespace cohort::models {
 
-struct PretrainedOptions {
+struct LoadPretrainedOptions {
   /// Takes averaged weights if a file has both.
   bool use_ema = true;
   /// Throws if names in the file and in the model differ.
@@ -56,18 +56,25 @@ struct PretrainedReport {
 /// c10::Error naming the file if it cannot be read or has no weights, and for names and shapes that do not fit, with suggestions
 /// of similar names. The model is then unchanged.
 COHORT_API PretrainedReport load_pretrained(torch::nn::Module& model, const std::string& path,
-                                            const PretrainedOptions& options = {});
+                                            const LoadPretrainedOptions& options = {});
 
 /// Returns the model that `make` makes, with the file's weights: a module holder or a shared_ptr. Draws no random numbers for
 /// weights that the file has.
 template <typename Make>
-auto pretrained(const std::string& path, const Make& make, const PretrainedOptions& options = {}) {
+auto load_pretrained_model(const Make& make, const std::string& path, const LoadPretrainedOptions& options = {}) {
   std::optional<checkpoint::SkipInit> skip;
   if (options.strict) skip.emplace();
   auto model = make();
   skip.reset();
   load_pretrained(*model, path, options);
   return model;
+}
+
+using PretrainedOptions [[deprecated("use LoadPretrainedOptions")]] = LoadPretrainedOptions;
+template <typename Make>
+[[deprecated("use load_pretrained_model(make, path, options)")]] auto pretrained(
+    const std::string& path, const Make& make, const LoadPretrainedOptions& options = {}) {
+  return load_pretrained_model(make, path, options);
 }
 
 }  // namespace cohort::models

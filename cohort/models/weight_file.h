@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "cohort/base/error/result.h"
-#include "cohort/checkpoint/state/named_tensors.h"
+#include "cohort/checkpoint/optimizer/named_tensors.h"
 
 namespace cohort::models {
 

@@ -15,13 +15,14 @@ namespace {
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
 // The best way to split a sequence, by dynamic programming over the beginning of the last part.
-struct Cutting {
+struct Partition {
   std::vector<int> counts;
   double total = kImpossible;
 };
 
-Cutting best_cutting(const std::vector<double>& sums, int num_parts, const std::function<double(double)>& cost_of_part,
-                     const std::function<double(double, double)>& combine) {
+Partition best_partition(const std::vector<double>& sums, int num_parts,
+                         const std::function<double(double)>& cost_of_part,
+                         const std::function<double(double, double)>& combine) {
   const size_t num_layers = sums.size() - 1, parts = static_cast<size_t>(num_parts);
   std::vector<std::vector<double>> best(parts + 1, std::vector<double>(num_layers + 1, kImpossible));
   std::vector<std::vector<size_t>> begins(parts + 1, std::vector<size_t>(num_layers + 1, 0));
@@ -36,19 +37,19 @@ Cutting best_cutting(const std::vector<double>& sums, int num_parts, const std::
       }
     }
   }
-  Cutting cutting{std::vector<int>(parts), best[parts][num_layers]};
+  Partition partition{std::vector<int>(parts), best[parts][num_layers]};
   size_t end = num_layers;
   for (size_t part = parts; part > 0; --part) {
     const size_t begin = begins[part][end];
-    cutting.counts[part - 1] = static_cast<int>(end - begin);
+    partition.counts[part - 1] = static_cast<int>(end - begin);
     end = begin;
   }
-  return cutting;
+  return partition;
 }
 
 }  // namespace
 
-base::Result<std::vector<int>> balanced_counts(const std::vector<double>& costs, int num_stages) {
+base::Result<std::vector<int>> plan_counts(const std::vector<double>& costs, int num_stages) {
   if (num_stages < 1 || costs.size() < static_cast<size_t>(num_stages)) {
     return base::Error(fmt::format("pipeline: {} layers cannot be split over {} stages", costs.size(), num_stages))
         .with_hint("use fewer stages: each needs at least one layer");
@@ -60,11 +61,11 @@ base::Result<std::vector<int>> balanced_counts(const std::vector<double>& costs,
   std::vector<double> sums(costs.size() + 1, 0.0);
   std::partial_sum(costs.begin(), costs.end(), sums.begin() + 1);
   const double limit =
-      best_cutting(
+      best_partition(
           sums, num_stages, [](double part) { return part; }, [](double a, double b) { return std::max(a, b); })
           .total;
   const auto squared_below_limit = [&](double part) { return part > limit ? kImpossible : part * part; };
-  return best_cutting(sums, num_stages, squared_below_limit, std::plus<>()).counts;
+  return best_partition(sums, num_stages, squared_below_limit, std::plus<>()).counts;
 }
 
 base::Result<void> check_counts(const std::vector<int>& counts, size_t num_layers) {

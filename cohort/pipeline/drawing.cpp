@@ -26,7 +26,7 @@ size_t column_of(double time, double unit) {
   return static_cast<size_t>(std::clamp(std::round(time / unit), 0.0, kMostColumns));
 }
 
-const char* colour_of(ActionKind kind) {
+const char* color_of(ActionKind kind) {
   switch (kind) {
     case ActionKind::kForward:
       return "#7aa6d8";
@@ -45,7 +45,7 @@ std::string box(const TimedAction& each, double row, double scale) {
   const std::string label = text_of(each.action);
   std::string text = fmt::format(
       "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\" stroke=\"#ffffff\"/>\n", x, y,
-      width, kRowHeight - 4.0, colour_of(each.action.kind));
+      width, kRowHeight - 4.0, color_of(each.action.kind));
   if (width < 6.5 * static_cast<double>(label.size())) return text;
   return text + fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n", x + width / 2.0,
                             y + 17.0, label);

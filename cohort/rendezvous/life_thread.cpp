@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "cohort/rendezvous/state.h"
+#include "cohort/rendezvous/rounds/state.h"
 
 namespace cohort::rendezvous {
 

@@ -10,9 +10,9 @@
 #include <optional>
 #include <thread>
 
-#include "cohort/rendezvous/journal.h"
+#include "cohort/rendezvous/environment/settings.h"
 #include "cohort/rendezvous/meeting_parts.h"
-#include "cohort/rendezvous/settings.h"
+#include "cohort/rendezvous/rounds/journal.h"
 
 namespace cohort::rendezvous {
 

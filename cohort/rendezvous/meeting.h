@@ -10,12 +10,13 @@
 #include <mutex>
 #include <thread>
 
-#include "cohort/rendezvous/event_queue.h"
-#include "cohort/rendezvous/journal.h"
-#include "cohort/rendezvous/leader.h"
 #include "cohort/rendezvous/life_thread.h"
 #include "cohort/rendezvous/meeting_parts.h"
 #include "cohort/rendezvous/meeting_place.h"
+#include "cohort/rendezvous/rendezvous.h"
+#include "cohort/rendezvous/rounds/event_queue.h"
+#include "cohort/rendezvous/rounds/journal.h"
+#include "cohort/rendezvous/rounds/leader.h"
 #include "cohort/rendezvous/worker_store.h"
 
 namespace cohort::rendezvous {

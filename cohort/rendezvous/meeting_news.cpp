@@ -10,8 +10,8 @@
 #include "cohort/base/process/process.h"
 #include "cohort/base/system/host.h"
 #include "cohort/base/text/text.h"
-#include "cohort/rendezvous/agreement.h"
 #include "cohort/rendezvous/meeting.h"
+#include "cohort/rendezvous/rounds/agreement.h"
 
 namespace cohort::rendezvous {
 namespace {

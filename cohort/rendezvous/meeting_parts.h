@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "cohort/base/system/deadline.h"
-#include "cohort/rendezvous/records.h"
-#include "cohort/rendezvous/state.h"
+#include "cohort/rendezvous/rounds/records.h"
+#include "cohort/rendezvous/rounds/state.h"
 
 namespace cohort::rendezvous {
 

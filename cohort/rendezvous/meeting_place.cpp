@@ -6,13 +6,14 @@
 #include <thread>
 
 #include "cohort/base/log/log.h"
+#include "cohort/base/net/address.h"
 #include "cohort/base/net/interfaces.h"
 #include "cohort/base/system/deadline.h"
 #include "cohort/base/system/env.h"
 #include "cohort/base/system/host.h"
 #include "cohort/base/text/text.h"
-#include "cohort/rendezvous/own_host.h"
-#include "cohort/rendezvous/scheduler_environment.h"
+#include "cohort/rendezvous/environment/own_host.h"
+#include "cohort/rendezvous/environment/scheduler_environment.h"
 #include "cohort/store/etcd/etcd_store.h"
 #include "cohort/store/file/file_store.h"
 #include "cohort/store/tcp/tcp_client.h"
@@ -145,7 +146,7 @@ Result<void> MeetingPlace::host() {
 
 std::string MeetingPlace::name() const {
   if (settings_.backend == Settings::Backend::kFile) return settings_.path;
-  return fmt::format("{}:{}", base::in_brackets(settings_.host), port_);
+  return base::host_and_port(settings_.host, port_);
 }
 
 Result<std::unique_ptr<store::Store>> MeetingPlace::connect(milliseconds timeout, const std::atomic<bool>& stops) {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cohort/base/error/result.h"
-#include "cohort/rendezvous/settings.h"
+#include "cohort/rendezvous/environment/settings.h"
 #include "cohort/store/keys/patience.h"
 #include "cohort/store/keys/store.h"
 #include "cohort/store/tcp/tcp_server.h"

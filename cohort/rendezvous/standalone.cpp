@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "cohort/base/system/host.h"
-#include "cohort/rendezvous/event_queue.h"
+#include "cohort/rendezvous/rounds/event_queue.h"
 #include "cohort/rendezvous/worker_store.h"
 
 namespace cohort::rendezvous {

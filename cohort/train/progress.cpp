@@ -34,7 +34,7 @@ ProgressLine::~ProgressLine() = default;
 
 void ProgressLine::update(int64_t step, int64_t done, const Metrics& metrics) {
   if (!options_.is_enabled) return;
-  const bool is_last = step >= options_.total_steps;
+  const bool is_last = options_.total_steps && step >= *options_.total_steps;
   if (was_shown_ && !is_last && now() - shown_at_ < base::bounded_time(*options_.min_interval)) return;
   was_shown_ = true;
   shown_at_ = now();

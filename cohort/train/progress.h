@@ -3,7 +3,7 @@
 ///     cohort::train::ProgressLine progress({.total_steps = 2000, .unit = "tokens", .is_enabled = rank == 0});
 ///     progress.update(step, tokens_so_far, {{"loss", loss}, {"lr", rate}});
 ///
-/// On a terminal one line is rewritten in place, in colour unless NO_COLOR is set or TERM is "dumb", and never wider than the
+/// On a terminal one line is rewritten in place, in color unless NO_COLOR is set or TERM is "dumb", and never wider than the
 /// terminal. In other outputs every update is a line of its own. Each update is one write, so lines of several ranks do not mix.
 /// Messages of the library appear above the line. EpochLine (logging/epoch_line.h) counts in epochs.
 /// Thread-safety: one thread.
@@ -34,7 +34,8 @@ enum class LineStyle {
 };
 
 struct ProgressOptions {
-  int64_t total_steps = 0;
+  /// Absent if not known: then there is no time left, and no step is the last.
+  std::optional<int64_t> total_steps = {};
   /// Steps done before this run (resume). Speed and time left count only this run's steps.
   int64_t first_step = 0;
   /// The unit of `done` in update().

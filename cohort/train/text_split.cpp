@@ -73,7 +73,7 @@ std::vector<int64_t> windows_of(const data::TokenDataset& dataset, const std::ve
   std::vector<int64_t> windows;
   size_t file = 0;
   for (int64_t window = 0; window < dataset.size(); ++window) {
-    const int64_t begin = window * options.stride, end = begin + options.context_length + 1;
+    const int64_t begin = window * *options.stride, end = begin + options.context_length + 1;
     while (files[file].end <= begin) ++file;
     bool is_inside = true;
     for (size_t i = file; is_inside && i < files.size() && files[i].begin < end; ++i) is_inside = sides[i] == side;
@@ -93,34 +93,36 @@ void split_by_position(const std::vector<File>& files, const data::TokenDataset&
 
 }  // namespace
 
-TextPart::TextPart(std::shared_ptr<const data::TokenDataset> dataset, std::vector<int64_t> windows)
+TextSubset::TextSubset(std::shared_ptr<const data::TokenDataset> dataset, std::vector<int64_t> windows)
     : dataset_(std::move(dataset)), windows_(std::move(windows)) {}
 
-TextPart::Example TextPart::get(int64_t index) const { return dataset_->get(windows_.at(static_cast<size_t>(index))); }
+TextSubset::Example TextSubset::get(int64_t index) const {
+  return dataset_->get(windows_.at(static_cast<size_t>(index)));
+}
 
-TextPart::Example TextPart::get_batch(const std::vector<int64_t>& indices) const {
+TextSubset::Example TextSubset::get_batch(const std::vector<int64_t>& indices) const {
   std::vector<int64_t> windows;
   windows.reserve(indices.size());
   for (const int64_t index : indices) windows.push_back(windows_.at(static_cast<size_t>(index)));
   return dataset_->get_batch(windows);
 }
 
-TextPart TextPart::evenly_spaced(int64_t count) const {
+TextSubset TextSubset::evenly_spaced(int64_t count) const {
   if (count >= size()) return *this;
   std::vector<int64_t> windows;
   for (int64_t i = 0; i < count; ++i) windows.push_back(windows_[static_cast<size_t>(i * size() / count)]);
-  return TextPart(dataset_, std::move(windows));
+  return TextSubset(dataset_, std::move(windows));
 }
 
-TextPart TextPart::share(int rank, int world_size) const {
+TextSubset TextSubset::shard(int rank, int world_size) const {
   std::vector<int64_t> windows;
   for (size_t i = static_cast<size_t>(rank); i < windows_.size(); i += static_cast<size_t>(world_size)) {
     windows.push_back(windows_[i]);
   }
-  return TextPart(dataset_, std::move(windows));
+  return TextSubset(dataset_, std::move(windows));
 }
 
-std::vector<TextPart::Stretch> TextPart::stretches(int64_t history) const {
+std::vector<TextSubset::Stretch> TextSubset::stretches(int64_t history) const {
   const int64_t length = dataset_->options().context_length;
   std::vector<Stretch> result;
   for (size_t i = 0; i < windows_.size();) {
@@ -151,7 +153,7 @@ TextSplit split_text(const std::shared_ptr<const data::TextCorpus>& corpus, int6
   TORCH_CHECK_VALUE(!train.empty() && !held_out.empty(), "[cohort] a text of ", corpus->size(), " bytes in ",
                     files.size(), " files is too small to train on and hold out windows of ", context_length,
                     " bytes\n  hint: give more text, or a shorter context");
-  return {TextPart(dataset, std::move(train)), TextPart(dataset, std::move(held_out)),
+  return {TextSubset(dataset, std::move(train)), TextSubset(dataset, std::move(held_out)),
           static_cast<int64_t>(files.size()), std::count(sides.begin(), sides.end(), Side::kNone)};
 }
 

@@ -21,12 +21,12 @@
 
 namespace cohort::train {
 
-/// One side of the split: some windows of a TokenDataset, itself a dataset for data::DataLoader.
-class COHORT_API TextPart {
+/// One side of the split, a subset of the windows of a TokenDataset, itself a dataset for data::DataLoader.
+class COHORT_API TextSubset {
  public:
   using Example = data::TokenDataset::Example;
 
-  TextPart(std::shared_ptr<const data::TokenDataset> dataset, std::vector<int64_t> windows);
+  TextSubset(std::shared_ptr<const data::TokenDataset> dataset, std::vector<int64_t> windows);
 
   Example get(int64_t index) const;
   Example get_batch(const std::vector<int64_t>& indices) const;
@@ -34,11 +34,11 @@ class COHORT_API TextPart {
   /// Bytes to predict: one per position of every window.
   int64_t num_targets() const { return size() * dataset_->options().context_length; }
 
-  /// Returns at most `count` windows, evenly spaced over this part.
-  TextPart evenly_spaced(int64_t count) const;
+  /// Returns at most `count` windows, evenly spaced over this subset.
+  TextSubset evenly_spaced(int64_t count) const;
   /// Returns a rank's own windows: rank, rank + world_size, ...
-  TextPart share(int rank, int world_size) const;
-  /// Text of neighbouring windows together, with each byte once, after up to `history` bytes of the text before it.
+  TextSubset shard(int rank, int world_size) const;
+  /// Text of neighboring windows together, with each byte once, after up to `history` bytes of the text before it.
   struct Stretch {
     std::string text;
     /// The index of the first byte to predict; the bytes before it are context.
@@ -51,15 +51,17 @@ class COHORT_API TextPart {
   std::vector<int64_t> windows_;
 };
 
+using TextPart [[deprecated("use TextSubset")]] = TextSubset;
+
 struct TextSplit {
-  TextPart train;
-  TextPart held_out;
+  TextSubset train;
+  TextSubset held_out;
   int64_t num_files = 0;
   /// Files left out because another has the same content.
   int64_t num_duplicates = 0;
 };
 
-/// Throws c10::ValueError unless 0 < held_out_fraction < 1 and both parts hold a window.
+/// Throws c10::ValueError unless 0 < held_out_fraction < 1 and both subsets hold a window.
 COHORT_API TextSplit split_text(const std::shared_ptr<const data::TextCorpus>& corpus, int64_t context_length,
                                 double held_out_fraction);
 

@@ -7,7 +7,7 @@
 // prints, for each epoch, the mean loss, and at the end the accuracy on the test set.
 #include <cohort/comm/group/device.h>
 #include <cohort/data/loader/data_loader.h>
-#include <cohort/data/loader/distributed_sampler.h>
+#include <cohort/data/samplers/distributed_sampler.h>
 #include <cohort/extras/data/datasets/cifar.h>
 #include <cohort/extras/data/transforms/compose.h>
 #include <cohort/extras/data/transforms/crop.h>

@@ -10,7 +10,7 @@
 #include <cohort/checkpoint/checkpointer/training_checkpoint.h>
 #include <cohort/comm/group/device.h>
 #include <cohort/data/loader/data_loader.h>
-#include <cohort/data/loader/distributed_sampler.h>
+#include <cohort/data/samplers/distributed_sampler.h>
 #include <cohort/extras/data/datasets/cifar.h>
 #include <cohort/extras/data/transforms/compose.h>
 #include <cohort/extras/data/transforms/crop.h>
@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
   cohort::optim::Adam optimizer(net->parameters(), torch::optim::AdamOptions(0.01));
   int64_t first_epoch = 0;
   if (std::filesystem::exists(checkpoint)) {
-    first_epoch = cohort::checkpoint::load_checkpoint(checkpoint, *net, &optimizer).epoch;
+    first_epoch = cohort::checkpoint::load_checkpoint(*net, &optimizer, checkpoint).epoch;
   }
   cohort::barrier();  // rank 0 must not write the first checkpoint while others look for it
   std::optional<cohort::train::SummaryWriter> writer;
@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
       const double mean = sum / static_cast<double>(loader.size());
       std::printf("epoch %d: loss %.4f\n", static_cast<int>(epoch + 1), mean);
       writer->add_scalar("train/loss", mean, epoch);
-      cohort::checkpoint::save_checkpoint(checkpoint, *net, &optimizer, {.epoch = epoch + 1});
+      cohort::checkpoint::save_checkpoint(*net, &optimizer, checkpoint, {.epoch = epoch + 1});
     }
   }
 

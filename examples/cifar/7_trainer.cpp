@@ -27,7 +27,7 @@
 #include <cohort/train/logging/model_summary.h>
 #include <cohort/train/metrics/accuracy.h>
 #include <cohort/train/optim/cosine_schedulers.h>
-#include <cohort/train/trainer/seed_everything.h>
+#include <cohort/train/run/seed_everything.h>
 #include <cohort/train/trainer/trainer.h>
 #include <torch/nn/functional/loss.h>
 
@@ -86,7 +86,7 @@ models::ResNet make_model(const Settings& settings) {
     if (settings.model == "resnet50d") return models::resnet50d({.num_classes = 10});
     return models::resnet18({.num_classes = 10, .width = settings.width, .is_small_input = settings.image_size < 64});
   };
-  auto model = settings.pretrained.empty() ? make() : models::pretrained(settings.pretrained, make);
+  auto model = settings.pretrained.empty() ? make() : models::load_pretrained_model(make, settings.pretrained);
   return settings.sync_bn ? cohort::convert_sync_batchnorm(model) : model;
 }
 
@@ -148,7 +148,8 @@ void run(const Settings& settings, const train::TrainerOptions& options) {
       {.global_batch_size = settings.batch_size, .shuffle = true, .num_workers = settings.workers});
   const data::DataLoader test(images_of(settings, false), {.batch_size = 100});
   if (settings.find_batch_size) {
-    trainer.print("fastest batch of a rank: " + std::to_string(trainer.find_batch_size(task, loader).fastest));
+    const auto fastest = trainer.find_batch_size(task, loader).fastest;
+    trainer.print("fastest batch of a rank: " + (fastest ? std::to_string(*fastest) : "none"));
   }
   if (settings.find_lr) {
     trainer.print("learning rate: " + std::to_string(trainer.find_learning_rate(task, loader).suggestion.value_or(0)));

@@ -6,7 +6,7 @@
 //   4. pp: blocks, with the embeddings before them and the head after them, become stages on the ranks of axis "pp".
 //
 // Without a pipeline, the caller (a Trainer with strategy "fsdp") applies the outermost fully_shard. Axes of one rank do not
-// exist, and their steps do nothing. The mesh is one of cohort::ParallelDims. loss_of() shards positions on "cp".
+// exist, and their steps do nothing. The mesh is one of cohort::parallel::ParallelDims. loss_of() shards positions on "cp".
 #pragma once
 
 #include <cohort/dtensor/api/dtensor.h>
@@ -72,8 +72,8 @@ struct Strategies {
   int64_t activation_checkpointing = 0;
   /// Options of fully_shard. Without a mesh, nothing is sharded on dp.
   cohort::fsdp::Options fsdp = {};
-  /// For an axis "pp": a schedule of cohort::pipeline_schedule_names(), the number of stages per rank (0 means one with 1F1B and
-  /// GPipe, else two), and the number of microbatches.
+  /// For an axis "pp": a schedule of cohort::pipeline::pipeline_schedule_names(), the number of stages per rank (0 means one with
+  /// 1F1B and GPipe, else two), and the number of microbatches.
   std::string pp_schedule = "1F1B";
   int pp_stages_per_rank = 0;
   int pp_microbatches = 4;
@@ -144,7 +144,8 @@ inline Pipeline make_pipeline(GPT& net, const Strategies& plan, const cohort::De
                                     return whole(loss_of_logits(logits, targets));
                                   })};
   const auto add = [&](const GPTStage& stage, auto model, int index) {
-    stages.push_back(in_pipeline(stage, model, cohort::axis_of(*plan.mesh, "tp"), index, num_stages, pp.group()));
+    stages.push_back(
+        in_pipeline(stage, model, cohort::parallel::axis_of(*plan.mesh, "tp"), index, num_stages, pp.group()));
     for (const auto& parameter : model->parameters()) pipeline.parameters.push_back(parameter);
     const auto tie = [&](const at::Tensor& weight, int other) {
       options.tied_parameters.push_back({as_trained(*model, weight), index, other});
@@ -154,12 +155,12 @@ inline Pipeline make_pipeline(GPT& net, const Strategies& plan, const cohort::De
     modules.push_back(model.ptr());
     pipeline.stages.push_back(stage);
   };
-  for (const int index : cohort::pipeline_stages_of_rank(plan.pp_schedule, static_cast<int>(pp.local_rank()), num_ranks,
-                                                         num_stages, plan.pp_microbatches)) {
+  for (const int index : cohort::pipeline::pipeline_stages_of_rank(plan.pp_schedule, static_cast<int>(pp.local_rank()),
+                                                                   num_ranks, num_stages, plan.pp_microbatches)) {
     const auto& stage = parts.at(index);
     plan.fsdp.mesh ? add(stage, cohort::fully_shard(stage, plan.fsdp), index) : add(stage, stage, index);
   }
-  pipeline.model = modules.size() == 1 ? modules.front() : cohort::StageList(modules).ptr();
+  pipeline.model = modules.size() == 1 ? modules.front() : cohort::pipeline::StageList(modules).ptr();
   pipeline.schedule =
       std::make_unique<cohort::PipelineSchedule>(plan.pp_schedule, stages, plan.pp_microbatches, options);
   return pipeline;
@@ -168,7 +169,9 @@ inline Pipeline make_pipeline(GPT& net, const Strategies& plan, const cohort::De
 // Parallelizes a model that all ranks have made alike. With an axis "pp" the model is taken apart, and `net` is then null.
 // Collective.
 inline std::optional<Pipeline> parallelize(GPT& net, const Strategies& plan) {
-  const auto axis = [&](const char* name) { return plan.mesh ? cohort::axis_of(*plan.mesh, name) : std::nullopt; };
+  const auto axis = [&](const char* name) {
+    return plan.mesh ? cohort::parallel::axis_of(*plan.mesh, name) : std::nullopt;
+  };
   if (const auto tp = axis("tp")) cohort::parallelize_module(*net, *tp, tensor_parallel_plan(net));
   if (plan.activation_checkpointing > 0) checkpoint_blocks(net, plan.activation_checkpointing);
   if (plan.fsdp.mesh) shard_blocks(net, plan.fsdp);
@@ -184,14 +187,14 @@ inline std::optional<Pipeline> parallelize(GPT& net, const Strategies& plan) {
 inline std::unique_ptr<cohort::ContextParallel> share_positions(const std::optional<cohort::DeviceMesh>& mesh,
                                                                 at::Tensor& tokens, at::Tensor& targets,
                                                                 at::Tensor& positions) {
-  const auto cp = mesh ? cohort::axis_of(*mesh, "cp") : std::nullopt;
+  const auto cp = mesh ? cohort::parallel::axis_of(*mesh, "cp") : std::nullopt;
   if (!cp) return nullptr;
-  const auto own_part = [&](const at::Tensor& all, int64_t dim) {
-    return cohort::shard_sequence(all, dim, cohort::SequenceLayout::kHeadTail, cp->group());
+  const auto own_shard = [&](const at::Tensor& all, int64_t dim) {
+    return cohort::parallel::shard_sequence(all, dim, cohort::parallel::SequenceLayout::kHeadTail, cp->group());
   };
-  positions = own_part(at::arange(tokens.size(1), tokens.device()), 0);
-  tokens = own_part(tokens, 1);
-  targets = own_part(targets, 1);
+  positions = own_shard(at::arange(tokens.size(1), tokens.device()), 0);
+  tokens = own_shard(tokens, 1);
+  targets = own_shard(targets, 1);
   return std::make_unique<cohort::ContextParallel>(*cp);
 }
 

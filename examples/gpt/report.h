@@ -16,7 +16,7 @@
 
 namespace gpt {
 
-inline double ngram_loss(int order, const cohort::train::TextPart& text, const cohort::train::TextPart& held_out) {
+inline double ngram_loss(int order, const cohort::train::TextSubset& text, const cohort::train::TextSubset& held_out) {
   NgramModel model(order);
   for (const auto& stretch : text.stretches(/*history=*/0)) model.fit(stretch.text);
   double sum = 0.0;
@@ -44,8 +44,8 @@ inline void print_sample(cohort::models::GPT& net, const Settings& s) {
 
 // The n-gram models count the same training bytes and predict the same held-out bytes, always with their full context; the GPT
 // begins every window without context.
-inline void report(cohort::models::GPT& net, double loss, const cohort::train::TextPart& text,
-                   const cohort::train::TextPart& held_out, const Settings& s) {
+inline void report(cohort::models::GPT& net, double loss, const cohort::train::TextSubset& text,
+                   const cohort::train::TextSubset& held_out, const Settings& s) {
   std::printf("\nheld-out loss in nats per byte, over %ld bytes of files that were not trained on\n",
               held_out.num_targets());
   std::printf("  unigram              %.4f\n", ngram_loss(1, text, held_out));

@@ -11,7 +11,7 @@
 #include <cohort/parallel/pipeline/pipeline_schedule.h>
 #include <cohort/train/config/run_config.h>
 #include <cohort/train/logging/json_lines_logger.h>
-#include <cohort/train/trainer/trainer_options.h>
+#include <cohort/train/strategy/trainer_options.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Settings {
   bool resume = false, auto_resume = false;
   bool zero = false, fsdp = false;
   int hsdp = 0;
-  cohort::ParallelDims dims;
+  cohort::parallel::ParallelDims dims;
   std::string pp_schedule = "1F1B";
   int pp_stages_per_rank = 0, pp_microbatches = 4;
   int64_t depth = 3, width = 144, heads = 3, context = 128;
@@ -121,7 +121,7 @@ inline void add_options(cohort::train::RunConfig& config, Settings& settings) {
 }
 
 // Returns the dims, including those of --fsdp and --hsdp. If all are 1, each rank has the full model, and reads its own data.
-inline cohort::ParallelDims parallel_dims(const Settings& s) {
+inline cohort::parallel::ParallelDims parallel_dims(const Settings& s) {
   auto dims = s.dims;
   if (s.fsdp || s.hsdp > 0) dims.dp_shard = -1;
   if (s.hsdp > 0) dims.dp_replicate = s.hsdp;
@@ -133,18 +133,18 @@ inline cohort::ParallelDims parallel_dims(const Settings& s) {
 inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t num_windows) {
   namespace train = cohort::train;
   const auto dims = parallel_dims(s);
-  train::TrainerOptions options{.strategy = {.kind = dims == cohort::ParallelDims() ? "ddp" : "fsdp"}, .dims = dims};
+  train::TrainerOptions options{.strategy = {.kind = dims == cohort::parallel::ParallelDims() ? "ddp" : "fsdp"},
+                                .dims = dims};
   options.max_steps = s.stop_at > 0 ? std::min(s.stop_at, s.steps) : s.steps;
   options.gradient_accumulation_steps = s.gradient_accumulation_steps;
   if (s.clip > 0.0) options.gradient_clip_norm = s.clip;
   if (s.eval_every == 0) options.limit_val_batches = 0;
   options.val_check_interval = s.eval_every * s.gradient_accumulation_steps;
   options.seed = s.seed;
-  options.checkpoint = {.folder = s.checkpoint,
-                        .every_steps = s.save_every,
-                        .every_epochs = 0,
-                        .memory_every = s.memory_snapshots,
-                        .on_new_world_size = train::OnNewWorldSize::kKeepAll};
+  options.checkpoint = {
+      .folder = s.checkpoint, .every_epochs = std::nullopt, .on_new_world_size = train::OnNewWorldSize::kKeepAll};
+  if (s.save_every > 0) options.checkpoint.every_steps = s.save_every;
+  if (s.memory_snapshots > 0) options.checkpoint.memory_every_steps = s.memory_snapshots;
   options.checkpoint.resume = s.auto_resume ? train::Resume::kIfThere : train::Resume::kNever;
   if (s.resume) options.checkpoint.resume = train::Resume::kMust;
   options.checkpoint.settings = {{"depth", s.depth},
@@ -177,13 +177,13 @@ inline cohort::train::TrainerOptions trainer_options(const Settings& s, int64_t 
 inline void check_tests(const Settings& s, int64_t num_windows, int num_ranks) {
   const auto& dims = s.dims;
   const int64_t num_readers = num_ranks / (dims.tp * dims.cp * dims.pp);
-  TORCH_CHECK_VALUE(parallel_dims(s) == cohort::ParallelDims() || num_windows >= num_readers, "there are ", num_windows,
-                    " windows of text to test on, and ", num_readers,
+  TORCH_CHECK_VALUE(parallel_dims(s) == cohort::parallel::ParallelDims() || num_windows >= num_readers, "there are ",
+                    num_windows, " windows of text to test on, and ", num_readers,
                     " ranks that test together\n  hint: use more --eval-windows, a larger --held-out, or fewer ranks");
 }
 
 inline void check_pipeline(const Settings& s) {
-  const auto names = cohort::pipeline_schedule_names();
+  const auto names = cohort::pipeline::pipeline_schedule_names();
   TORCH_CHECK_VALUE(std::find(names.begin(), names.end(), s.pp_schedule) != names.end(), "--pp-schedule ",
                     s.pp_schedule, " is not one of ", c10::Join(", ", names));
   TORCH_CHECK_VALUE(s.batch_size % s.pp_microbatches == 0, "--batch-size ", s.batch_size, " in --pp-microbatches ",
@@ -204,7 +204,7 @@ inline void check(const Settings& settings) {
                                : settings.dims.pp > 1        ? "--pp"
                                : settings.dims.dp_shard != 1 ? "--dp-shard"
                                                              : "--dp-replicate";
-  TORCH_CHECK_VALUE(!settings.zero || parallel_dims(settings) == cohort::ParallelDims(), sharding,
+  TORCH_CHECK_VALUE(!settings.zero || parallel_dims(settings) == cohort::parallel::ParallelDims(), sharding,
                     " and --zero do not go together: ", sharding,
                     " already shards the optimizer's state; leave out --zero");
   TORCH_CHECK_VALUE(settings.dims.cp == 1 || settings.activation_checkpointing == 0,

@@ -49,7 +49,7 @@ int64_t train_with_checkpoints(const std::string& folder, int64_t last_step) {
   int64_t step = checkpoints.load_latest(state).value_or(0);
   while (step < last_step && !checkpoints.stop_requested()) {
     train_one_step(model, optimizer);
-    checkpoints.maybe_save(++step, [&] { return state_of(model); });
+    checkpoints.maybe_save([&] { return state_of(model); }, ++step);
   }
   checkpoints.wait();
   return step;
@@ -59,11 +59,11 @@ void keep_the_best(const std::string& folder, torch::nn::Linear& model) {
   checkpoint::Checkpointer checkpoints(folder, {.keep_last = 1, .keep_best = 1, .highest_is_best = true});
   const double accuracies[] = {0.7, 0.9, 0.8};
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
-    checkpoints.save(epoch, state_of(model), {.metric = accuracies[epoch], .metadata = {{"run", "a"}}});
+    checkpoints.save(state_of(model), epoch, {.metric = accuracies[epoch], .metadata = {{"run", "a"}}});
   }
   checkpoints.wait();
   checkpoint::ShardedStateDict state = state_of(model);
-  const checkpoint::SavedCheckpoint best = checkpoints.load(1, state);
+  const checkpoint::SavedCheckpoint best = checkpoints.load(state, 1);
   TORCH_CHECK(best.info.metric == 0.9 && checkpoints.latest()->step == 2);
 }
 
@@ -72,7 +72,7 @@ void go_on_when_the_disk_is_full(const std::string& folder, torch::nn::Linear& m
   options.when_busy = checkpoint::WhenBusy::kRefuse;
   options.on_error = checkpoint::OnSaveError::kContinue;
   checkpoint::Checkpointer checkpoints(folder, options);
-  if (!checkpoints.save(7, state_of(model))) std::cerr << "the previous save is still running\n";
+  if (!checkpoints.save(state_of(model), 7)) std::cerr << "the previous save is still running\n";
   checkpoints.wait();
   if (!checkpoints.last_error().empty()) std::cerr << "trains on without a checkpoint\n";
 }
@@ -83,7 +83,7 @@ void save_when_an_exception_comes(const std::string& folder, torch::nn::Linear& 
     checkpoints.run([&] {
       for (int64_t step = 1;; ++step) {
         TORCH_CHECK(step < 3, "no more data");
-        checkpoints.maybe_save(step, [&] { return state_of(model); });
+        checkpoints.maybe_save([&] { return state_of(model); }, step);
       }
     });
   } catch (const c10::Error&) {
@@ -93,21 +93,21 @@ void save_when_an_exception_comes(const std::string& folder, torch::nn::Linear& 
 
 void write_in_a_format_of_your_own(const std::string& folder, torch::nn::Linear& model) {
   checkpoint::CheckpointFormat format;
-  format.write = [](const checkpoint::ShardedStateDict& state, const std::string& to, const cohort::Group&) {
+  format.save = [](const checkpoint::ShardedStateDict& state, const std::string& to, const cohort::Group&) {
     const std::string name = "rank-" + std::to_string(cohort::get_rank()) + ".safetensors";
     checkpoint::StateDict tensors;
     for (const auto& item : state) tensors.insert(item.key(), item.value().tensor);
     checkpoint::save_file(tensors, to + "/" + name);
     return std::vector<std::string>{name};
   };
-  format.read = [](checkpoint::ShardedStateDict& state, const std::string& from, const cohort::Group&) {
+  format.load = [](checkpoint::ShardedStateDict& state, const std::string& from, const cohort::Group&) {
     const std::string name = "rank-" + std::to_string(cohort::get_rank()) + ".safetensors";
     const checkpoint::StateDict tensors = checkpoint::load_file(from + "/" + name);
     torch::NoGradGuard no_grad;
     for (auto& item : state) item.value().tensor.copy_(tensors[item.key()]);
   };
   checkpoint::Checkpointer checkpoints(folder, {.format = format});
-  checkpoints.save(1, state_of(model));
+  checkpoints.save(state_of(model), 1);
   checkpoint::ShardedStateDict state = state_of(model);
   TORCH_CHECK(checkpoints.load_latest(state) == 1);
 }

@@ -3,11 +3,11 @@
 #include <cohort/checkpoint/checkpointer/training_checkpoint.h>
 #include <cohort/checkpoint/file/safetensors.h>
 #include <cohort/checkpoint/file/torch_file.h>
+#include <cohort/checkpoint/optimizer/optimizer_state.h>
+#include <cohort/checkpoint/optimizer/scheduler_state.h>
 #include <cohort/checkpoint/state/distributed_state.h>
-#include <cohort/checkpoint/state/optimizer_state.h>
 #include <cohort/checkpoint/state/python_state.h>
 #include <cohort/checkpoint/state/rng_state.h>
-#include <cohort/checkpoint/state/scheduler_state.h>
 #include <cohort/checkpoint/state/state_dict.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>
@@ -71,14 +71,14 @@ void train_and_resume(const std::string& path) {
   const bool resumes = std::filesystem::exists(path);
   cohort::barrier();  // no rank may write the first file while others still look for it
   cohort::checkpoint::TrainingProgress progress;
-  if (resumes) progress = cohort::checkpoint::load_checkpoint(path, model->module(), &optimizer);
+  if (resumes) progress = cohort::checkpoint::load_checkpoint(model->module(), &optimizer, path);
 
   for (int64_t step = progress.step; step < 4; ++step) {
     optimizer.zero_grad();
     model(torch::randn({8, 4})).sum().backward();
     optimizer.step();
     if (cohort::get_rank() == 0) {
-      cohort::checkpoint::save_checkpoint(path, model->module(), &optimizer, {.step = step + 1});
+      cohort::checkpoint::save_checkpoint(model->module(), &optimizer, path, {.step = step + 1});
     }
   }
 }
@@ -92,11 +92,10 @@ void keep_random_numbers(const std::string& path, torch::nn::Module& model, torc
   if (cohort::get_rank() == 0) {
     cohort::checkpoint::TrainingProgress progress{.step = 4};
     for (size_t r = 0; r < states.size(); ++r) progress.extra.insert("rng." + std::to_string(r), std::move(states[r]));
-    cohort::checkpoint::save_checkpoint(path, model, &optimizer, progress);
+    cohort::checkpoint::save_checkpoint(model, &optimizer, path, progress);
   }
   cohort::barrier();
-  const auto progress =
-      cohort::checkpoint::load_checkpoint(path, model, &optimizer, cohort::checkpoint::RestoreRng::kNo);
+  const auto progress = cohort::checkpoint::load_checkpoint(model, &optimizer, path, {.restore_rng = false});
   cohort::checkpoint::set_rng_state(progress.extra["rng." + std::to_string(cohort::get_rank())]);
 }
 
@@ -104,7 +103,7 @@ void go_on_with_a_schedule(const std::string& path, torch::nn::Module& model, to
   torch::optim::StepLR schedule(optimizer, /*step_size=*/2, /*gamma=*/0.5);
   const int64_t num_epochs = std::stoll(cohort::checkpoint::load_metadata(path).at("epoch"));
   for (int64_t epoch = 0; epoch < num_epochs; ++epoch) schedule.step();
-  cohort::checkpoint::load_checkpoint(path, model, &optimizer);
+  cohort::checkpoint::load_checkpoint(model, &optimizer, path);
 }
 
 void save_the_optimizer_alone(const std::string& path) {
@@ -167,7 +166,7 @@ void go_on_in_shards(const std::string& path) {
 
 void say_what_is_wrong(const std::string& path, torch::nn::Module& model, torch::optim::Optimizer& optimizer) {
   try {
-    cohort::checkpoint::load_checkpoint(path, model, &optimizer);
+    cohort::checkpoint::load_checkpoint(model, &optimizer, path);
   } catch (const c10::Error& error) {
     std::cerr << error.what_without_backtrace() << "\n";
   }

@@ -99,7 +99,7 @@ void send_and_receive() {
     TORCH_CHECK(sender == 0);
   }
 
-  // Every rank sends to its neighbour, all at once.
+  // Every rank sends to its neighbor, all at once.
   at::Tensor from_left = torch::empty({1}, value.dtype());
   const int right = (rank + 1) % world_size, left = (rank + world_size - 1) % world_size;
   const auto works = cohort::batch_isend_irecv(

@@ -25,13 +25,13 @@ void train_positions(const cohort::DeviceMesh& mesh) {
   at::manual_seed(1);  // the same sequence on every rank
   const auto x = at::randn({2, 16, 8}), positions = at::randn({16, 8});
   const auto weight = at::randn({24, 8}).requires_grad_();
-  const auto whole = self_attention(x, weight, positions).detach();
+  const auto full = self_attention(x, weight, positions).detach();
   {
     const cohort::ContextParallel scope(mesh, {.buffers = {x, positions}, .buffer_seq_dims = {1, 0}});
     const auto own = self_attention(x, weight, positions);  // x is [2, 8, 8] here
     own.pow(2).sum().backward();
     const auto again = cohort::context_parallel_unshard(mesh, {own}, {1});
-    TORCH_CHECK(at::allclose(again[0], whole, 1e-4, 1e-5));
+    TORCH_CHECK(at::allclose(again[0], full, 1e-4, 1e-5));
   }
   cohort::all_reduce(weight.grad(), {.group = mesh.group()});  // each rank has the gradient of its own positions
   TORCH_CHECK(x.size(1) == 16);
@@ -39,13 +39,13 @@ void train_positions(const cohort::DeviceMesh& mesh) {
 
 void attention_by_hand(const cohort::Group& cp) {
   const auto q = at::randn({2, 4, 16, 8}), k = at::randn({2, 4, 16, 8}), v = at::randn({2, 4, 16, 8});
-  const auto whole = at::scaled_dot_product_attention(q, k, v, {}, 0, /*is_causal=*/true);
+  const auto full = at::scaled_dot_product_attention(q, k, v, {}, 0, /*is_causal=*/true);
   const auto part = [&](const at::Tensor& t) {
-    return cohort::shard_sequence(t, 2, cohort::SequenceLayout::kHeadTail, cp);
+    return cohort::parallel::shard_sequence(t, 2, cohort::parallel::SequenceLayout::kHeadTail, cp);
   };
-  const auto ring = cohort::ring_attention(part(q), part(k), part(v), {.group = cp, .is_causal = true});
-  const auto ulysses = cohort::ulysses_attention(part(q), part(k), part(v), {.group = cp, .is_causal = true});
-  TORCH_CHECK(at::allclose(ring, part(whole), 1e-4, 1e-5) && at::allclose(ulysses, ring, 1e-4, 1e-5));
+  const auto ring = cohort::parallel::ring_attention(part(q), part(k), part(v), {.group = cp, .is_causal = true});
+  const auto ulysses = cohort::parallel::ulysses_attention(part(q), part(k), part(v), {.group = cp, .is_causal = true});
+  TORCH_CHECK(at::allclose(ring, part(full), 1e-4, 1e-5) && at::allclose(ulysses, ring, 1e-4, 1e-5));
 }
 
 }  // namespace

@@ -8,10 +8,10 @@
 #include <cohort/data/datasets/text_corpus.h>
 #include <cohort/data/datasets/token_dataset.h>
 #include <cohort/data/loader/data_loader.h>
-#include <cohort/data/loader/distributed_sampler.h>
-#include <cohort/data/loader/elastic_distributed_sampler.h>
 #include <cohort/data/loader/iterable.h>
-#include <cohort/data/loader/length_bucket_sampler.h>
+#include <cohort/data/samplers/distributed_sampler.h>
+#include <cohort/data/samplers/elastic_distributed_sampler.h>
+#include <cohort/data/samplers/length_bucket_sampler.h>
 #include <torch/types.h>
 
 #include <unistd.h>

@@ -3,7 +3,8 @@
 #include <cohort/comm/group/process_group.h>
 #include <cohort/data/datasets/token_file_dataset.h>
 #include <cohort/data/loader/data_loader.h>
-#include <cohort/data/loader/distributed_sampler.h>
+#include <cohort/data/samplers/distributed_sampler.h>
+#include <cohort/extras/data/augmentation/mixup.h>
 #include <cohort/extras/data/datasets/cifar.h>
 #include <cohort/extras/data/datasets/csv_dataset.h>
 #include <cohort/extras/data/datasets/idx_dataset.h>
@@ -13,7 +14,6 @@
 #include <cohort/extras/data/transforms/compose.h>
 #include <cohort/extras/data/transforms/crop.h>
 #include <cohort/extras/data/transforms/flip.h>
-#include <cohort/extras/data/transforms/mixup.h>
 #include <cohort/extras/data/transforms/to_tensor.h>
 #include <cohort/extras/data/transforms/transformed_dataset.h>
 #include <torch/types.h>

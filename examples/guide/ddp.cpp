@@ -157,14 +157,14 @@ struct Output {
 };
 std::vector<at::Tensor> cohort_tensors(const Output& output) { return {output.value, output.penalty}; }
 
-struct PenalisedImpl : torch::nn::Module {
+struct PenalizedImpl : torch::nn::Module {
   Output forward(const at::Tensor& x) { return {layer(x), layer->weight.pow(2).sum()}; }
   torch::nn::Linear layer = register_module("layer", torch::nn::Linear(8, 1));
 };
-TORCH_MODULE(Penalised);
+TORCH_MODULE(Penalized);
 
 void return_a_struct() {
-  cohort::DistributedDataParallel ddp(Penalised{}, {.find_unused_parameters = true});
+  cohort::DistributedDataParallel ddp(Penalized{}, {.find_unused_parameters = true});
   const Output output = ddp(torch::randn({4, 8}));
   (output.value.sum() + output.penalty).backward();
 }

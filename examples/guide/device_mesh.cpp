@@ -10,16 +10,16 @@ namespace guide {
 namespace {
 
 void shard(const cohort::DeviceMesh& mesh) {
-  auto whole = at::arange(10, at::kFloat).view({5, 2});
-  const cohort::DTensor weight = cohort::distribute_tensor(whole, mesh, {cohort::Replicate(), cohort::Shard(0)});
+  auto full = at::arange(10, at::kFloat).view({5, 2});
+  const cohort::DTensor weight = cohort::distribute_tensor(full, mesh, {cohort::Replicate(), cohort::Shard(0)});
   weight.to_local().mul_(2);  // three rows on rank 0, two on rank 1
-  TORCH_CHECK(at::equal(weight.full_tensor(), whole * 2));
+  TORCH_CHECK(at::equal(weight.full_tensor(), full * 2));
 }
 
 void describe(const cohort::DeviceMesh& mesh) {
-  const cohort::ShardSpec spec(mesh, {cohort::Replicate(), cohort::Shard(0)}, /*shape=*/{5, 2}, at::kFloat);
-  const auto part = spec.local_part();  // shape and offset
-  TORCH_CHECK(part.shape[0] == (mesh.local_rank("tp") == 0 ? 3 : 2) && part.offset[0] == 3 * mesh.local_rank("tp"));
+  const cohort::mesh::ShardSpec spec(mesh, {cohort::Replicate(), cohort::Shard(0)}, /*shape=*/{5, 2}, at::kFloat);
+  const auto shard = spec.local_shard();  // shape and offset
+  TORCH_CHECK(shard.shape[0] == (mesh.local_rank("tp") == 0 ? 3 : 2) && shard.offset[0] == 3 * mesh.local_rank("tp"));
   TORCH_CHECK(spec.num_shards() == 2 && !spec.is_empty());
 }
 

@@ -20,11 +20,11 @@ using cohort::Replicate;
 using cohort::Shard;
 
 void calculate(const cohort::DeviceMesh& mesh) {
-  const auto x = at::ones({4, 6}), whole = at::ones({8, 6});
-  const DTensor weight = cohort::distribute_tensor(whole, mesh, {Shard(0)});  // each rank gets its rows
-  const at::Tensor y = at::linear(x, weight).relu();                          // one process's code; all ranks have x
-  TORCH_CHECK(DTensor(y).placements() == cohort::Placements{Shard(1)});       // without communication
-  TORCH_CHECK(at::equal(DTensor(y).full_tensor(), at::linear(x, whole)));
+  const auto x = at::ones({4, 6}), full = at::ones({8, 6});
+  const DTensor weight = cohort::distribute_tensor(full, mesh, {Shard(0)});  // each rank gets its rows
+  const at::Tensor y = at::linear(x, weight).relu();                         // one process's code; all ranks have x
+  TORCH_CHECK(DTensor(y).placements() == cohort::Placements{Shard(1)});      // without communication
+  TORCH_CHECK(at::equal(DTensor(y).full_tensor(), at::linear(x, full)));
 }
 
 void move(const cohort::DeviceMesh& mesh) {
@@ -38,16 +38,16 @@ void move(const cohort::DeviceMesh& mesh) {
 void train(const cohort::DeviceMesh& mesh) {
   torch::nn::Sequential net(torch::nn::Linear(6, 8), torch::nn::GELU(), torch::nn::Linear(8, 4));
   cohort::distribute_module(*net, mesh, [](const std::string& name, torch::nn::Module& module, const auto& on) {
-    if (name == "0") cohort::distribute_parameters(module, on, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
-    if (name == "2") cohort::distribute_parameters(module, on, {{"weight", {Shard(1)}}});
+    if (name == "0") cohort::dtensor::distribute_parameters(module, on, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
+    if (name == "2") cohort::dtensor::distribute_parameters(module, on, {{"weight", {Shard(1)}}});
   });  // all others are replicated
   torch::optim::AdamW optimizer(net->parameters());
-  const auto before = cohort::comm_counts();
+  const auto before = cohort::dtensor::comm_counts();
   const at::Tensor loss = net->forward(at::ones({3, 6})).square().mean();
   loss.backward();
   optimizer.step();
   // The output is reduced once, for square(); its gradient uses the same result.
-  TORCH_CHECK((cohort::comm_counts() - before).all_reduce == 1);
+  TORCH_CHECK((cohort::dtensor::comm_counts() - before).all_reduce == 1);
 }
 
 void make(const cohort::DeviceMesh& mesh) {

@@ -94,8 +94,8 @@ void gather_blocks() {
   struct Net : torch::nn::Module {
     Net() {
       for (int i = 0; i < 3; ++i) {
-        blocks.push_back(cohort::fully_shard(torch::nn::Linear(8, 8), {.one_memory = false}));
-        register_module("block" + std::to_string(i), blocks.back().ptr());
+        auto block = cohort::fully_shard(torch::nn::Linear(8, 8), {.one_memory = false});
+        blocks.push_back(register_module("block" + std::to_string(i), block));
       }
       head = register_module("head", torch::nn::Linear(8, 1));
     }
@@ -144,27 +144,28 @@ void shard_tensors() {
   TORCH_CHECK(sharding.parameters().front().grad().size(0) == 2);  // this rank's two rows
 }
 
-void save_whole_checkpoint(const std::string& path) {
+void save_full_checkpoint(const std::string& path) {
   auto model = cohort::fully_shard(torch::nn::Linear(8, 4));
   torch::optim::AdamW optimizer(model->parameters());
   model(torch::randn({4, 8})).sum().backward();
   optimizer.step();
 
   const bool is_first = cohort::get_rank() == 0;
-  torch::nn::Linear whole(8, 4);                             // the unsharded module of a single process
-  torch::optim::AdamW whole_optimizer(whole->parameters());  // on rank 0; other ranks ignore it
+  torch::nn::Linear unsharded(8, 4);                            // the unsharded module of a single process
+  torch::optim::AdamW full_optimizer(unsharded->parameters());  // on rank 0; other ranks ignore it
   const auto parameters = cohort::fsdp::sharded_parameters(*model);
   for (const auto& parameter : parameters) {
     const at::Tensor full = cohort::fsdp::full_tensor(parameter);
     const at::NoGradGuard no_grad;
-    if (is_first) whole->named_parameters()[parameter.name].copy_(full);
+    if (is_first) unsharded->named_parameters()[parameter.name].copy_(full);
   }
-  cohort::fsdp::get_full_optimizer_state(parameters, optimizer, &whole_optimizer);
-  if (is_first) cohort::checkpoint::save_checkpoint(path, *whole, &whole_optimizer);
+  cohort::fsdp::get_full_optimizer_state(parameters, optimizer, &full_optimizer);
+  if (is_first) cohort::checkpoint::save_checkpoint(*unsharded, &full_optimizer, path);
 
-  if (is_first) cohort::checkpoint::load_checkpoint(path, *whole, &whole_optimizer);
-  model->write([&](const std::string& name, const at::Tensor& full) { full.copy_(whole->named_parameters()[name]); });
-  cohort::fsdp::set_full_optimizer_state(parameters, optimizer, &whole_optimizer);
+  if (is_first) cohort::checkpoint::load_checkpoint(*unsharded, &full_optimizer, path);
+  model->write(
+      [&](const std::string& name, const at::Tensor& full) { full.copy_(unsharded->named_parameters()[name]); });
+  cohort::fsdp::set_full_optimizer_state(parameters, optimizer, &full_optimizer);
 }
 
 }  // namespace
@@ -183,7 +184,7 @@ void run_fsdp() {
   shard_tensors();
   const auto path =
       (std::filesystem::temp_directory_path() / ("guide_fsdp_" + std::to_string(::getpid()) + ".safetensors")).string();
-  save_whole_checkpoint(path);
+  save_full_checkpoint(path);
   std::filesystem::remove(path);
   cohort::destroy_process_group();
 }

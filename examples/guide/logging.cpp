@@ -117,7 +117,7 @@ void show_pictures(const std::string& folder) {
 void draw_curves(const std::string& folder) {
   train::Chart chart{.title = "loss", .x_label = "step", .log_y = true};
   chart.curves = {{"first run", {{1, 2.0}, {2, 0.9}, {3, 0.4}}}, {"second run", {{1, 1.8}, {2, 0.7}, {3, 0.2}}}};
-  train::save_plot(folder + "/comparison.png", {chart}, {.width = 640, .height = 320});
+  train::save_plot({chart}, folder + "/comparison.png", {.width = 640, .height = 320});
 }
 
 void describe_model() {

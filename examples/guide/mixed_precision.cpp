@@ -97,11 +97,11 @@ void train_in_bfloat16() {
   optimizer.step();
 }
 
-void synchronise_batch_norm() {
+void synchronize_batch_norm() {
   auto net = cohort::convert_sync_batchnorm(cohort::models::resnet18({.num_classes = 10, .width = 8}));
   cohort::DistributedDataParallel model(net);
   model(torch::randn({4 + cohort::get_rank(), 3, 32, 32})).sum().backward();
-  TORCH_CHECK(cohort::has_sync_batch_norm(*net));
+  TORCH_CHECK(cohort::norm::has_sync_batch_norm(*net));
 }
 
 void write_one() {
@@ -122,7 +122,7 @@ void run_mixed_precision() {
   }
   scale_float16();
   train_in_bfloat16();
-  synchronise_batch_norm();
+  synchronize_batch_norm();
   write_one();
   cohort::destroy_process_group();
 }

@@ -28,7 +28,7 @@ namespace {
 namespace models = cohort::models;
 
 void fine_tune(const std::string& path) {
-  models::ResNet net = models::pretrained(path, [] { return models::resnet50d({.num_classes = 10}); });
+  models::ResNet net = models::load_pretrained_model([] { return models::resnet50d({.num_classes = 10}); }, path);
   cohort::DistributedDataParallel model(net);
   torch::optim::Adam optimizer(model->parameters(), 1e-4);
 
@@ -58,14 +58,14 @@ void small_images() {
 
 void larger_images(const std::string& path) {
   models::VisionTransformer vit =
-      models::pretrained(path, [] { return models::vit_tiny({.num_classes = 10, .image_size = 96}); });
+      models::load_pretrained_model([] { return models::vit_tiny({.num_classes = 10, .image_size = 96}); }, path);
   TORCH_CHECK(vit(torch::randn({1, 3, 96, 96})).size(1) == 10);
 }
 
 void write_text(const std::string& path, const at::Tensor& prompt) {
   models::GPTOptions options = models::gpt2_options("gpt2");  // OpenAI's smallest model
   options.block_size = 256;                                   // its first 256 positions are enough
-  models::GPT gpt = models::pretrained(path, [&] { return models::GPT(options); });
+  models::GPT gpt = models::load_pretrained_model([&] { return models::GPT(options); }, path);
   const at::Tensor text = gpt->generate(prompt, {.max_new_tokens = 2, .temperature = 0.8, .top_k = 200});
   TORCH_CHECK(text.size(1) == prompt.size(1) + 2);
 }
@@ -94,7 +94,7 @@ struct OwnNetImpl : torch::nn::Module, models::Pretrainable {
 TORCH_MODULE(OwnNet);
 
 void load_into_an_own_net(const std::string& path) {
-  OwnNet net = models::pretrained(path, [] { return OwnNet(3); });
+  OwnNet net = models::load_pretrained_model([] { return OwnNet(3); }, path);
   TORCH_CHECK(net(torch::randn({1, 3, 8, 8})).size(1) == 3);
 }
 

@@ -26,7 +26,7 @@ void train_parts_of_a_net() {
   at::manual_seed(1);  // all ranks make the same model, and keep their stage of it
   torch::nn::Sequential net(torch::nn::Linear(8, 32), torch::nn::Tanh(), torch::nn::Linear(32, 32), torch::nn::Tanh(),
                             torch::nn::Linear(32, 1));
-  torch::nn::Sequential part = cohort::split_sequential(net, num_stages)[static_cast<size_t>(rank)];
+  torch::nn::Sequential part = cohort::pipeline::split_sequential(net, num_stages)[static_cast<size_t>(rank)];
   net = nullptr;
 
   cohort::PipelineStage stage(part, rank, num_stages);
@@ -52,10 +52,10 @@ void train_parts_of_a_net() {
 }
 
 void split_by_time_or_counts(torch::nn::Sequential& net, const at::Tensor& microbatch) {
-  const auto by_parameters = cohort::split_sequential(net, 2);
-  const auto by_counts = cohort::split_sequential(net, {3, 2});
-  const auto seconds = cohort::measured_costs(net, microbatch, {.num_repeats = 3});
-  const auto by_time = cohort::split_sequential(net, cohort::balanced_counts(seconds, 2));
+  const auto by_parameters = cohort::pipeline::split_sequential(net, 2);
+  const auto by_counts = cohort::pipeline::split_sequential(net, {3, 2});
+  const auto seconds = cohort::pipeline::measured_costs(net, microbatch, {.num_repeats = 3});
+  const auto by_time = cohort::pipeline::split_sequential(net, cohort::pipeline::balanced_counts(seconds, 2));
   TORCH_CHECK(by_parameters[0]->size() + by_parameters[1]->size() == 5 && by_counts[1]->size() == 2 &&
               by_time.size() == 2);
 }
@@ -114,11 +114,12 @@ void train_with_a_mask() {
 }
 
 void look_at_schedules() {
-  const auto order = cohort::make_pipeline_order("1F1B", /*num_ranks=*/2, /*num_stages=*/2, /*num_microbatches=*/4);
+  const auto order =
+      cohort::pipeline::make_pipeline_order("1F1B", /*num_ranks=*/2, /*num_stages=*/2, /*num_microbatches=*/4);
   const auto forecast =
-      cohort::forecast_pipeline(order, 2, 4, {.forward = 1.0, .backward_input = 1.0, .backward_weight = 1.0});
-  std::printf("%s%s%.0f %% of the time is lost\n", cohort::pipeline_table(order).c_str(), forecast.text.c_str(),
-              100 * forecast.bubble);
+      cohort::pipeline::forecast_pipeline(order, 2, 4, {.forward = 1.0, .backward_input = 1.0, .backward_weight = 1.0});
+  std::printf("%s%s%.0f %% of the time is lost\n", cohort::pipeline::pipeline_table(order).c_str(),
+              forecast.text.c_str(), 100 * forecast.bubble);
   TORCH_CHECK(forecast.bubble > 0.19 && forecast.bubble < 0.21);
 }
 

@@ -21,10 +21,10 @@ void train_with_snapshots(const std::string& file, int64_t last_step) {
   cohort::DistributedDataParallel model(net);
   torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(1e-3));
 
-  cohort::checkpoint::MemorySnapshot snapshot(cohort::checkpoint::snapshot_state(*net, optimizer), {.every = 1});
+  cohort::checkpoint::MemorySnapshot snapshot(cohort::checkpoint::snapshot_state(*net, optimizer), {.every_steps = 1});
   const cohort::checkpoint::Resumed resumed = snapshot.resume([&]() -> std::optional<int64_t> {
     if (!std::filesystem::exists(file)) return std::nullopt;
-    return cohort::checkpoint::load_checkpoint(file, *net, &optimizer).step;
+    return cohort::checkpoint::load_checkpoint(*net, &optimizer, file).step;
   });
   if (cohort::get_rank() == 0) std::cout << "resumed " << resumed.describe() << "\n";
   int64_t step = resumed.step;

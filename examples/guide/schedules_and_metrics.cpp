@@ -1,10 +1,10 @@
 // The programs of docs/guide/schedules_and_metrics.md (tests/tools/guide_test.py compares them), each run by two ranks.
 #include <cohort/checkpoint/file/torch_file.h>
-#include <cohort/checkpoint/state/optimizer_state.h>
+#include <cohort/checkpoint/optimizer/optimizer_state.h>
 #include <cohort/comm/collectives/collectives.h>
 #include <cohort/data/datasets/tensor_dataset.h>
 #include <cohort/data/loader/data_loader.h>
-#include <cohort/data/loader/distributed_sampler.h>
+#include <cohort/data/samplers/distributed_sampler.h>
 #include <cohort/parallel/optim/fused_optimizers.h>
 #include <cohort/train/metrics/accuracy.h>
 #include <cohort/train/metrics/metric.h>

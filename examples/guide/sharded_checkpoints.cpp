@@ -64,7 +64,7 @@ void save_while_training(const std::string& folder) {
 
 void convert(const std::string& folder) {
   checkpoint::consolidate(folder, folder + ".safetensors");
-  checkpoint::save_as_dcp(folder, folder + ".dcp");
+  checkpoint::convert_to_dcp(folder, folder + ".dcp");
   checkpoint::dcp_to_torch_save(folder + ".dcp", folder + ".pt");
 }
 

@@ -8,10 +8,10 @@
 #include <cohort/parallel/pipeline/split.h>
 #include <cohort/train/metrics/accuracy.h>
 #include <cohort/train/optim/factor_schedulers.h>
-#include <cohort/train/trainer/accelerator.h>
+#include <cohort/train/run/seed_everything.h>
+#include <cohort/train/strategy/accelerator.h>
+#include <cohort/train/strategy/pipeline_step.h>
 #include <cohort/train/trainer/callback.h>
-#include <cohort/train/trainer/pipeline_step.h>
-#include <cohort/train/trainer/seed_everything.h>
 #include <cohort/train/trainer/trainer.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
@@ -121,7 +121,7 @@ void train_stages(const DataLoader<TensorDataset<2>>& train_data, const DataLoad
   const int rank = static_cast<int>(pp.local_rank());
   train::seed_everything(1);  // all ranks make the same model
   torch::nn::Sequential net(torch::nn::Linear(8, 32), torch::nn::ReLU(), torch::nn::Linear(32, 3));
-  const auto part = cohort::split_sequential(net, 2).at(pp.local_rank());
+  const auto part = cohort::pipeline::split_sequential(net, 2).at(pp.local_rank());
   const cohort::PipelineStage stage(part, rank, 2, {.group = pp.group()});
   cohort::PipelineSchedule schedule("1F1B", {stage}, /*num_microbatches=*/4,
                                     {.loss_fn = cohort::loss_of(InStages::loss)});
@@ -144,7 +144,7 @@ void find_settings(const DataLoader<TensorDataset<2>>& train_data) {
   train::Trainer trainer({.max_epochs = 1, .callbacks = {std::make_shared<PrintNorm>()}});
   const train::LearningRateResult rates = trainer.find_learning_rate(task, train_data, {.first = 1e-5, .steps = 30});
   const train::BatchSizeResult sizes = trainer.find_batch_size(task, train_data, {.first = 8, .max = 64});
-  if (trainer.is_first_rank()) std::cout << rates.suggestion.value_or(0) << ", " << sizes.fastest << "\n";
+  if (trainer.is_first_rank()) std::cout << rates.suggestion.value_or(0) << ", " << sizes.fastest.value_or(0) << "\n";
   trainer.fit(task, train_data);
 }
 

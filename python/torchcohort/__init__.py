@@ -52,12 +52,13 @@ __all__ = ["TensorChannel", "TensorListener", "dump_flight_recorder", "dump_flig
 _C.apply_shared_allocator(False)  # for COHORT_SHARED_ALLOCATOR=1, as early as possible
 
 
-def use_shared_allocator(reserved_bytes: int = 0) -> None:
+def use_shared_allocator(reserved_bytes: int | None = None) -> None:
     """Allocates CPU tensors of 64 KiB and more from now on in memory that is reused and that all ranks of this host map.
 
     Steps of a training loop then allocate no new pages, and collectives of the backends "cohort" and "shm" work in place, if all
     ranks of the group call this before the group is made. Call it before the model is built; COHORT_SHARED_ALLOCATOR=1 does it
-    when torchcohort is imported. `reserved_bytes`: size of the reserved address space; 0 means the size of the host's memory.
+    when torchcohort is imported. `reserved_bytes`: size of the reserved address space; None means the size of the host's
+    memory.
     Raises RuntimeError if limits forbid that. See docs/guide/memory.md for forks, limits and figures.
     """
     _C.use_shared_allocator(reserved_bytes)
@@ -107,12 +108,12 @@ def _check_backends(name, config):
         is_registered = dist.Backend.backend_type_map.get(other) == dist.ProcessGroup.BackendType.CUSTOM
         if other == name and device not in _DEVICES[name]:
             raise ValueError(
-                f'backend string "{config}": backend "{name}" serves {" and ".join(_DEVICES[name])} tensors, not {device} '
-                f'tensors')
+                f'[cohort] backend string "{config}": backend "{name}" serves {" and ".join(_DEVICES[name])} tensors, not '
+                f'{device} tensors')
         if is_registered and other != name:
             raise ValueError(
-                f'backend string "{config}": c10d keeps a single registered backend per group, so "{name}" and "{other}" '
-                f'(for {device} tensors) cannot be in one; use "cohort" alone, which serves all devices')
+                f'[cohort] backend string "{config}": c10d keeps a single registered backend per group, so "{name}" and '
+                f'"{other}" (for {device} tensors) cannot be in one; use "cohort" alone, which serves all devices')
 
 
 # Returns the backend of an earlier device, as one backend serves all devices of a group that name it.

@@ -38,6 +38,8 @@ TEST(Address, FamilyAndReach) {
   EXPECT_FALSE(is_link_local("fd00::1"));
   EXPECT_EQ(in_brackets("fd00::1"), "[fd00::1]");
   EXPECT_EQ(in_brackets("node0"), "node0");
+  EXPECT_EQ(host_and_port("fd00::1", 29500), "[fd00::1]:29500");
+  EXPECT_EQ(host_and_port("node0", 29500), "node0:29500");
 }
 
 TEST(Address, ResolvesEachAddressOnce) {

@@ -11,7 +11,7 @@
 #include <functional>
 
 #include "cohort/base/file/atomic_file.h"
-#include "cohort/base/file/disk_room.h"
+#include "cohort/base/file/disk_space.h"
 #include "cohort/base/numbers/count.h"
 #include "cohort/base/process/lock_file.h"
 #include "cohort/base/system/host.h"
@@ -114,8 +114,8 @@ TEST_F(OpenFile, ALimitOnTheSizeOfFilesIsAnErrorMessages) {
 }
 
 TEST_F(OpenFile, RoomIsLookedForBeforeAnythingIsWritten) {
-  EXPECT_TRUE(check_room(folder_ / "not/yet/there", 1, "x"));
-  const std::string text = check_room(folder_ / "not/yet/there", UINT64_MAX, "\"x\"").error().describe();
+  EXPECT_TRUE(check_space(folder_ / "not/yet/there", 1, "x"));
+  const std::string text = check_space(folder_ / "not/yet/there", UINT64_MAX, "\"x\"").error().describe();
   EXPECT_TRUE(text.starts_with("cannot take 16.0 EiB for \"x\": No space left on device (ENOSPC)\n  hint: only "))
       << text;
   EXPECT_EQ(add_capped<uint64_t>(UINT64_MAX - 1, 1), UINT64_MAX);

@@ -9,7 +9,7 @@
 #include <iostream>
 #include <stdexcept>
 
-#include "cohort/base/file/disk_room.h"
+#include "cohort/base/file/disk_space.h"
 #include "cohort/base/machine/cpu_topology.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/wait_until_gone.h"

@@ -96,6 +96,10 @@ TEST(Text, ListsRanksInWords) {
   EXPECT_EQ(ranks_in_words({3}), "rank 3");
   EXPECT_EQ(ranks_in_words({1, 2}), "ranks 1 and 2");
   EXPECT_EQ(ranks_in_words({1, 2, 5}), "ranks 1, 2 and 5");
+  EXPECT_EQ(ranks_in_words({1, 2, 3}), "ranks 1, 2 and 3");
+  EXPECT_EQ(ranks_in_words({0, 1, 2, 3}), "ranks 0 to 3");
+  EXPECT_EQ(ranks_in_words({0, 4, 5, 6, 7, 9, 10}), "ranks 0, 4 to 7, 9 and 10");
+  EXPECT_EQ(ranks_in_words({0, 4, 5, 6, 7}), "ranks 0 and 4 to 7");
 }
 
 TEST(Text, FirstLineOfOneAndOfMany) {

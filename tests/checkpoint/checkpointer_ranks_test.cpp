@@ -46,9 +46,9 @@ std::string at_rank(int rank) { return "rank " + std::to_string(rank) + " (" + b
 // The format of tests, and what rank 1 does before it writes.
 CheckpointFormat with_trouble_on_rank_1(const std::function<void()>& trouble) {
   CheckpointFormat format = rank_files();
-  format.write = [trouble, write = format.write](const auto& state, const auto& folder, const auto& group) {
+  format.save = [trouble, save = format.save](const auto& state, const auto& folder, const auto& group) {
     if (get_rank(group) == 1) trouble();
-    return write(state, folder, group);
+    return save(state, folder, group);
   };
   return format;
 }
@@ -57,11 +57,11 @@ COHORT_WORKER(checkpointer_saves) {
   init_process_group(test::backend_of_tests().c_str());
   Checkpointer checkpoints(run_folder(), {.every_steps = 2, .keep_last = 2, .format = rank_files()});
   for (int step = 1; step <= 6; ++step)
-    checkpoints.maybe_save(step, [&] { return rank_state(10 * step + get_rank()); });
+    checkpoints.maybe_save([&] { return rank_state(10 * step + get_rank()); }, step);
   ShardedStateDict state = rank_state(-1);
   REQUIRE(checkpoints.load_latest(state) == 6);
   REQUIRE(value_of(state) == 60 + get_rank());
-  checkpoints.load(4, state);
+  checkpoints.load(state, 4);
   REQUIRE(value_of(state) == 40 + get_rank());
   // Only rank 1's file of the newest is damaged: nobody takes it.
   barrier();
@@ -92,7 +92,7 @@ COHORT_WORKER(checkpointer_sharded) {
   Checkpointer checkpoints(run_folder(), {.every_steps = 1});
   ShardedStateDict state = rank_state(7);
   state.insert("rank." + std::to_string(get_rank()), StateValue(at::full({3}, get_rank())));
-  checkpoints.maybe_save(1, [&] { return state; });
+  checkpoints.maybe_save([&] { return state; }, 1);
   state["weight"].tensor.zero_();
   REQUIRE(checkpoints.load_latest(state) == 1);
   REQUIRE(value_of(state) == 7);
@@ -111,10 +111,10 @@ TEST(CheckpointerRanks, ByDefaultAnyNumberOfRanksLoads) {
 
 COHORT_WORKER(checkpointer_one_fails) {
   init_process_group(test::backend_of_tests().c_str());
-  { Checkpointer(run_folder(), {.format = rank_files()}).save(1, rank_state(1)); }
+  { Checkpointer(run_folder(), {.format = rank_files()}).save(rank_state(1), 1); }
   const auto format = with_trouble_on_rank_1([] { throw std::runtime_error("a full disk"); });
   Checkpointer checkpoints(run_folder(), {.format = format});
-  checkpoints.save(2, rank_state(2));
+  checkpoints.save(rank_state(2), 2);
   const std::string text = test::error_of([&] { checkpoints.wait(); });
   REQUIRE(text == "[cohort] Checkpointer: cannot save step 2 in \"" + run_folder() + "\"\n  caused by: " + at_rank(1) +
                       "a full disk\n  hint: the checkpoints that were there are untouched");
@@ -129,7 +129,7 @@ TEST(CheckpointerRanks, WhatOneCannotDoIsAnErrorOnAll) {
 
 COHORT_WORKER(checkpointer_other_folder) {
   init_process_group(test::backend_of_tests().c_str());
-  { Checkpointer(run_folder(), {.format = rank_files()}).save(1, rank_state(1)); }
+  { Checkpointer(run_folder(), {.format = rank_files()}).save(rank_state(1), 1); }
   const std::string own = get_rank() == 0 ? run_folder() : run_folder() + "-elsewhere";
   Checkpointer checkpoints(own, {.asynchronous = false, .format = rank_files()});
   const std::string hint =
@@ -138,7 +138,7 @@ COHORT_WORKER(checkpointer_other_folder) {
           "[cohort] Checkpointer: not all ranks see the same checkpoints in \"" + own +
               "\"\n  caused by: " + at_rank(1) + "\"" + run_folder() +
               "-elsewhere/step-00000001\": it is unfinished: it has no manifest.json" + hint);
-  const std::string text = test::error_of([&] { checkpoints.save(2, rank_state(2)); });
+  const std::string text = test::error_of([&] { checkpoints.save(rank_state(2), 2); });
   REQUIRE(text.starts_with("[cohort] Checkpointer: cannot save step 2 in \"" + own + "\"\n  caused by: " + at_rank(1) +
                            "does not see \"" + run_folder() + "-elsewhere/.saving-step-00000002-"));
   REQUIRE(text.ends_with(", which rank 0 has made\n  hint: the checkpoints that were there are untouched" + hint));
@@ -158,7 +158,7 @@ COHORT_WORKER(checkpointer_stops) {
     ++step;
     if (step == 3 && get_rank() == 1) std::raise(SIGTERM);
     REQUIRE(step < 100);
-    checkpoints.maybe_save(step, [&] { return rank_state(step); });
+    checkpoints.maybe_save([&] { return rank_state(step); }, step);
   }
   REQUIRE(step == 3);
   REQUIRE(checkpoints.latest()->step == 3);
@@ -176,10 +176,10 @@ COHORT_WORKER(checkpointer_time) {
   Checkpointer checkpoints(run_folder(), {.every = every, .format = rank_files()});
   const auto state = [] { return rank_state(1); };
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  REQUIRE(!checkpoints.maybe_save(1, state));
+  REQUIRE(!checkpoints.maybe_save(state, 1));
   std::this_thread::sleep_for(std::chrono::milliseconds(2100));
-  REQUIRE(checkpoints.maybe_save(2, state));
-  REQUIRE(test::error_of([&] { checkpoints.maybe_save(3 + get_rank(), state); }) ==
+  REQUIRE(checkpoints.maybe_save(state, 2));
+  REQUIRE(test::error_of([&] { checkpoints.maybe_save(state, 3 + get_rank()); }) ==
           "[cohort] Checkpointer: maybe_save() was called with step 3 on one rank and with step 4 on another\n"
           "  hint: call it on all ranks after each step, with the same number");
 }
@@ -194,16 +194,16 @@ COHORT_WORKER(checkpointer_refuses) {
   // Rank 1 has written when rank 0 still waits, and would take another save.
   std::latch refused(1);
   CheckpointFormat format = rank_files();
-  format.write = [&refused, write = format.write](const auto& state, const auto& folder, const auto& group) {
+  format.save = [&refused, save = format.save](const auto& state, const auto& folder, const auto& group) {
     if (get_rank(group) == 0) refused.wait();
-    return write(state, folder, group);
+    return save(state, folder, group);
   };
   Checkpointer checkpoints(run_folder(), {.when_busy = WhenBusy::kRefuse, .format = format});
-  REQUIRE(checkpoints.save(1, rank_state(1)));
-  REQUIRE(!checkpoints.save(2, rank_state(2)));
+  REQUIRE(checkpoints.save(rank_state(1), 1));
+  REQUIRE(!checkpoints.save(rank_state(2), 2));
   refused.count_down();
   checkpoints.wait();
-  REQUIRE(checkpoints.save(3 + get_rank(), rank_state(3)));
+  REQUIRE(checkpoints.save(rank_state(3), 3 + get_rank()));
   const std::string text = test::error_of([&] { checkpoints.wait(); });
   REQUIRE(text.find("caused by: " + at_rank(1) + "saves step 4, but rank 0 another one\n") != std::string::npos);
 }
@@ -215,9 +215,9 @@ TEST(CheckpointerRanks, RefuseAlike) {
 
 COHORT_WORKER(checkpointer_loses_a_rank) {
   init_process_group(test::backend_of_tests().c_str());
-  { Checkpointer(run_folder(), {.format = rank_files()}).save(1, rank_state(1)); }
+  { Checkpointer(run_folder(), {.format = rank_files()}).save(rank_state(1), 1); }
   Checkpointer checkpoints(run_folder(), {.format = with_trouble_on_rank_1([] { ::_exit(0); })});
-  checkpoints.save(2, rank_state(2));
+  checkpoints.save(rank_state(2), 2);
   const std::string text = test::error_of([&] { checkpoints.wait(); });
   REQUIRE(text.starts_with("[cohort] Checkpointer: cannot save step 2 in \"" + run_folder() +
                            "\"\n  caused by: " + at_rank(0)));
@@ -243,7 +243,7 @@ COHORT_WORKER(checkpointer_exception) {
   Checkpointer checkpoints(run_folder(), options);
   const auto train = [&] {
     for (int step = 1; step <= 3; ++step)
-      checkpoints.maybe_save(step, [&] { return rank_state(10 * step + get_rank()); });
+      checkpoints.maybe_save([&] { return rank_state(10 * step + get_rank()); }, step);
     if (on_all || get_rank() == 1) throw std::out_of_range("after step 3");
   };
   try {

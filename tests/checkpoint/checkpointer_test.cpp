@@ -67,16 +67,16 @@ std::vector<std::string> names_in(const std::string& folder) {
 // Writes only once `gate` has a value.
 CheckpointFormat gated(std::shared_future<void> gate) {
   CheckpointFormat format = rank_files();
-  format.write = [gate, write = format.write](const auto& state, const auto& folder, const auto& group) {
+  format.save = [gate, save = format.save](const auto& state, const auto& folder, const auto& group) {
     gate.wait();
-    return write(state, folder, group);
+    return save(state, folder, group);
   };
   return format;
 }
 
 CheckpointFormat failing(const std::string& text) {
   CheckpointFormat format = rank_files();
-  format.write = [text](const auto&, const std::string& folder, const auto&) -> std::vector<std::string> {
+  format.save = [text](const auto&, const std::string& folder, const auto&) -> std::vector<std::string> {
     std::ofstream(folder + "/half") << "half";
     throw std::runtime_error(text);
   };
@@ -89,7 +89,7 @@ TEST(Checkpointer, SavesWhatTheStateWasWhenSaveReturned) {
   Checkpointer checkpoints(folder.file("run"), {.format = gated(gate.get_future().share())});
   EXPECT_EQ(loaded_value(checkpoints, std::nullopt), -1);
   ShardedStateDict state = state_of(1);
-  EXPECT_TRUE(checkpoints.save(7, state, {.metric = 0.5, .metadata = {{"epoch", "3"}}}));
+  EXPECT_TRUE(checkpoints.save(state, 7, {.metric = 0.5, .metadata = {{"epoch", "3"}}}));
   state["weight"].tensor.zero_();
   state["bias"].tensor.zero_();
   EXPECT_FALSE(fs::exists(folder.file("run/step-00000007")));
@@ -108,11 +108,11 @@ TEST(Checkpointer, SavesWhatTheStateWasWhenSaveReturned) {
 TEST(Checkpointer, ASecondSaveWaitsAndBothAreThere) {
   const TemporaryFolder folder;
   Checkpointer checkpoints(folder.file("run"), {.format = rank_files()});
-  for (int step = 1; step <= 5; ++step) EXPECT_TRUE(checkpoints.save(step, state_of(step)));
+  for (int step = 1; step <= 5; ++step) EXPECT_TRUE(checkpoints.save(state_of(step), step));
   EXPECT_EQ(loaded_value(checkpoints, 5), 5);
   for (int step = 1; step <= 5; ++step) {
     ShardedStateDict state = state_of(-1);
-    EXPECT_EQ(checkpoints.load(step, state).step, step);
+    EXPECT_EQ(checkpoints.load(state, step).step, step);
     EXPECT_TRUE(is_state_of(state, step));
   }
 }
@@ -122,11 +122,11 @@ TEST(Checkpointer, ASecondSaveIsRefusedWhereThatIsAsked) {
   std::promise<void> gate;
   Checkpointer checkpoints(folder.file("run"),
                            {.when_busy = WhenBusy::kRefuse, .format = gated(gate.get_future().share())});
-  EXPECT_TRUE(checkpoints.save(1, state_of(1)));
-  EXPECT_FALSE(checkpoints.save(2, state_of(2)));
+  EXPECT_TRUE(checkpoints.save(state_of(1), 1));
+  EXPECT_FALSE(checkpoints.save(state_of(2), 2));
   gate.set_value();
   checkpoints.wait();
-  EXPECT_TRUE(checkpoints.save(3, state_of(3)));
+  EXPECT_TRUE(checkpoints.save(state_of(3), 3));
   checkpoints.wait();
   EXPECT_THAT(names_in(folder.file("run")), ElementsAre("step-00000001", "step-00000003"));
 }
@@ -135,13 +135,13 @@ TEST(Checkpointer, MemoryOfTheCopyIsUsedAgain) {
   const TemporaryFolder folder;
   std::vector<const void*> places;
   CheckpointFormat format = rank_files();
-  format.write = [&places, write = format.write](const auto& state, const auto& to, const auto& group) {
+  format.save = [&places, save = format.save](const auto& state, const auto& to, const auto& group) {
     places.push_back(state["weight"].tensor.const_data_ptr());
-    return write(state, to, group);
+    return save(state, to, group);
   };
   Checkpointer checkpoints(folder.file("run"), {.format = format});
   const ShardedStateDict state = state_of(1);
-  for (int step = 1; step <= 2; ++step) checkpoints.save(step, state);
+  for (int step = 1; step <= 2; ++step) checkpoints.save(state, step);
   checkpoints.wait();
   EXPECT_EQ(places[0], places[1]);
   EXPECT_NE(places[0], state["weight"].tensor.const_data_ptr());
@@ -152,7 +152,7 @@ TEST(Checkpointer, KeepsTheLastMultiplesAndTheBest) {
   Checkpointer checkpoints(folder.file("run"),
                            {.keep_last = 2, .keep_every = 4, .keep_best = 1, .format = rank_files()});
   const double metrics[] = {0.9, 0.8, 0.1, 0.7, 0.6, 0.5, 0.4};
-  for (int step = 1; step <= 7; ++step) checkpoints.save(step, state_of(step), {.metric = metrics[step - 1]});
+  for (int step = 1; step <= 7; ++step) checkpoints.save(state_of(step), step, {.metric = metrics[step - 1]});
   checkpoints.wait();
   EXPECT_THAT(names_in(folder.file("run")),
               ElementsAre("step-00000003", "step-00000004", "step-00000006", "step-00000007"));
@@ -161,7 +161,7 @@ TEST(Checkpointer, KeepsTheLastMultiplesAndTheBest) {
 TEST(Checkpointer, LatestSkipsWhatIsDamagedOrUnfinishedAndSaysSo) {
   const TemporaryFolder folder;
   Checkpointer checkpoints(folder.file("run"), {.format = rank_files()});
-  for (int step = 1; step <= 4; ++step) checkpoints.save(step, state_of(step));
+  for (int step = 1; step <= 4; ++step) checkpoints.save(state_of(step), step);
   checkpoints.wait();
   fs::remove(folder.file("run/step-00000004/manifest.json"));
   fs::resize_file(folder.file("run/step-00000003/rank-0.safetensors"), 50);
@@ -177,7 +177,7 @@ TEST(Checkpointer, LatestSkipsWhatIsDamagedOrUnfinishedAndSaysSo) {
               HasSubstr(start + "/step-00000003\": \"rank-0.safetensors\" has 50 bytes, but the manifest says "));
   EXPECT_THAT(warnings, HasSubstr(start + "/step-00000002\": \"rank-0.safetensors\" is damaged: its checksum is "));
   ShardedStateDict state = state_of(-1);
-  EXPECT_EQ(error_text<c10::Error>([&] { checkpoints.load(9, state); }),
+  EXPECT_EQ(error_text<c10::Error>([&] { checkpoints.load(state, 9); }),
             "[cohort] Checkpointer: \"" + folder.file("run") +
                 "\" has no complete checkpoint of step 9\n"
                 "  hint: call latest() for the newest one, or list all with `cohort ckpt ls " +
@@ -190,21 +190,21 @@ TEST(Checkpointer, AnErrorOfASaveComesAtTheNextCall) {
       "[cohort] Checkpointer: cannot save step 2 in \"" + folder.file("run") +
       "\"\n  caused by: no space: No space left on device (ENOSPC)\n"
       "  hint: the checkpoints that were there are untouched; free some space, or keep fewer of them (keep_last)";
-  { Checkpointer(folder.file("run"), {.format = rank_files()}).save(1, state_of(1)); }
+  { Checkpointer(folder.file("run"), {.format = rank_files()}).save(state_of(1), 1); }
   Checkpointer checkpoints(folder.file("run"), {.format = failing("no space: No space left on device (ENOSPC)")});
-  checkpoints.save(2, state_of(2));
+  checkpoints.save(state_of(2), 2);
   EXPECT_EQ(error_text<c10::Error>([&] { checkpoints.wait(); }), expected);
   EXPECT_EQ(checkpoints.last_error(), expected);
   checkpoints.wait();
-  checkpoints.save(2, state_of(2));
-  EXPECT_EQ(error_text<c10::Error>([&] { checkpoints.save(3, state_of(3)); }), expected);
+  checkpoints.save(state_of(2), 2);
+  EXPECT_EQ(error_text<c10::Error>([&] { checkpoints.save(state_of(3), 3); }), expected);
   EXPECT_THAT(names_in(folder.file("run")), ElementsAre("step-00000001"));
 }
 
 TEST(Checkpointer, AnErrorNobodyHeardIsAWarningAtTheEnd) {
   const TemporaryFolder folder;
   testing::internal::CaptureStderr();
-  { Checkpointer(folder.file("run"), {.format = failing("broken")}).save(2, state_of(2)); }
+  { Checkpointer(folder.file("run"), {.format = failing("broken")}).save(state_of(2), 2); }
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "[cohort] warning: Checkpointer: cannot save step 2 in \"" + folder.file("run") +
                 "\"\n  caused by: broken\n  hint: the checkpoints that were there are untouched\n");
@@ -215,7 +215,7 @@ TEST(Checkpointer, TrainingGoesOnWhereThatIsAsked) {
   testing::internal::CaptureStderr();
   {
     Checkpointer checkpoints(folder.file("run"), {.on_error = OnSaveError::kContinue, .format = failing("broken")});
-    for (int step = 1; step <= 2; ++step) EXPECT_TRUE(checkpoints.save(step, state_of(step)));
+    for (int step = 1; step <= 2; ++step) EXPECT_TRUE(checkpoints.save(state_of(step), step));
     checkpoints.wait();
     EXPECT_THAT(checkpoints.last_error(), HasSubstr("cannot save step 2"));
   }
@@ -230,16 +230,16 @@ TEST(Checkpointer, AFolderThatVanishesWhileItSaves) {
   const TemporaryFolder folder;
   CheckpointFormat format = rank_files();
   bool vanishes = true;
-  format.write = [&, write = format.write](const auto& state, const auto& to, const auto& group) {
-    auto written = write(state, to, group);
+  format.save = [&, save = format.save](const auto& state, const auto& to, const auto& group) {
+    auto written = save(state, to, group);
     if (std::exchange(vanishes, false)) fs::remove_all(folder.file("run"));
     return written;
   };
   Checkpointer checkpoints(folder.file("run"), {.asynchronous = false, .format = format});
-  const std::string text = error_text<c10::Error>([&] { checkpoints.save(1, state_of(1)); });
+  const std::string text = error_text<c10::Error>([&] { checkpoints.save(state_of(1), 1); });
   EXPECT_THAT(text, HasSubstr("cannot save step 1 in \"" + folder.file("run") + "\"\n  caused by: cannot open \""));
   EXPECT_THAT(text, HasSubstr("No such file or directory (ENOENT)"));
-  checkpoints.save(2, state_of(2));
+  checkpoints.save(state_of(2), 2);
   EXPECT_EQ(loaded_value(checkpoints, 2), 2);
 }
 
@@ -247,7 +247,7 @@ TEST(Checkpointer, AFileInThePlaceOfItsFolder) {
   const TemporaryFolder folder;
   folder.write("run", "text");
   Checkpointer checkpoints(folder.file("run"), {.asynchronous = false, .format = rank_files()});
-  EXPECT_EQ(error_text<c10::Error>([&] { checkpoints.save(1, state_of(1)); }),
+  EXPECT_EQ(error_text<c10::Error>([&] { checkpoints.save(state_of(1), 1); }),
             "[cohort] Checkpointer: cannot save step 1 in \"" + folder.file("run") +
                 "\"\n  caused by: cannot create folder \"" + folder.file("run") +
                 "\": Not a directory (ENOTDIR)\n  hint: the checkpoints that were there are untouched");
@@ -272,14 +272,14 @@ TEST(Checkpointer, AnotherJobInItsFolder) {
     // Who only looks is let in.
     Checkpointer reader(run, {.asynchronous = false, .format = rank_files()});
     EXPECT_FALSE(reader.latest());
-    EXPECT_EQ(error_text<c10::Error>([&] { reader.save(1, state_of(1)); }),
+    EXPECT_EQ(error_text<c10::Error>([&] { reader.save(state_of(1), 1); }),
               "[cohort] Checkpointer: cannot save step 1 in \"" + run + "\"\n  caused by: " + text + hint +
                   "\n  hint: the checkpoints that were there are untouched");
   }
   Checkpointer first(run, {.every_steps = 1, .asynchronous = false, .format = rank_files()});
   Checkpointer second(run, {.every_steps = 1, .asynchronous = false, .format = rank_files()});  // of the same job
-  first.save(1, state_of(1));
-  second.save(2, state_of(2));
+  first.save(state_of(1), 1);
+  second.save(state_of(2), 2);
   EXPECT_EQ(base::LockFile::owner(lock), owner);
 }
 
@@ -308,7 +308,7 @@ TEST(Checkpointer, SavesEverySoManySteps) {
   Checkpointer checkpoints(folder.file("run"), {.every_steps = 3, .format = rank_files()});
   int num_states = 0;
   for (int step = 1; step <= 7; ++step) {
-    EXPECT_EQ(checkpoints.maybe_save(step, [&] { return ++num_states, state_of(step); }), step % 3 == 0);
+    EXPECT_EQ(checkpoints.maybe_save([&] { return ++num_states, state_of(step); }, step), step % 3 == 0);
   }
   EXPECT_EQ(num_states, 2);
   EXPECT_EQ(loaded_value(checkpoints, 6), 6);
@@ -319,10 +319,10 @@ TEST(Checkpointer, SavesWhenTheTimeHasPassed) {
   const TemporaryFolder folder;
   Checkpointer checkpoints(folder.file("run"), {.every = std::chrono::seconds(2), .format = rank_files()});
   const auto state = [] { return state_of(1); };
-  EXPECT_FALSE(checkpoints.maybe_save(1, state));
+  EXPECT_FALSE(checkpoints.maybe_save(state, 1));
   std::this_thread::sleep_for(std::chrono::milliseconds(2100));
-  EXPECT_TRUE(checkpoints.maybe_save(2, state));
-  EXPECT_FALSE(checkpoints.maybe_save(3, state));
+  EXPECT_TRUE(checkpoints.maybe_save(state, 2));
+  EXPECT_FALSE(checkpoints.maybe_save(state, 3));
 }
 
 TEST(Checkpointer, SavesOnceWhenASignalAsksToStop) {
@@ -330,12 +330,12 @@ TEST(Checkpointer, SavesOnceWhenASignalAsksToStop) {
   const auto before = std::signal(SIGUSR2, SIG_IGN);
   {
     Checkpointer checkpoints(folder.file("run"), {.stop_signals = {SIGUSR2}, .format = rank_files()});
-    EXPECT_FALSE(checkpoints.maybe_save(1, [] { return state_of(1); }));
+    EXPECT_FALSE(checkpoints.maybe_save([] { return state_of(1); }, 1));
     std::raise(SIGUSR2);
     EXPECT_FALSE(checkpoints.stop_requested());
-    EXPECT_TRUE(checkpoints.maybe_save(2, [] { return state_of(2); }));
+    EXPECT_TRUE(checkpoints.maybe_save([] { return state_of(2); }, 2));
     EXPECT_TRUE(checkpoints.stop_requested());
-    EXPECT_FALSE(checkpoints.maybe_save(3, [] { return state_of(3); }));
+    EXPECT_FALSE(checkpoints.maybe_save([] { return state_of(3); }, 3));
     EXPECT_EQ(loaded_value(checkpoints, 2), 2);
   }
   EXPECT_EQ(std::signal(SIGUSR2, before), SIG_IGN);
@@ -350,7 +350,7 @@ TEST(Checkpointer, SavesTheLastCopyWhenAnExceptionComes) {
       state["weight"].tensor.fill_(step);
       if (step == 7) throw std::out_of_range("the seventh");  // the state is half of step 7
       state["bias"].tensor.fill_(step);
-      checkpoints.maybe_save(step, [&] { return state; });
+      checkpoints.maybe_save([&] { return state; }, step);
     }
   };
   EXPECT_THROW(checkpoints.run(train), std::out_of_range);
@@ -364,7 +364,7 @@ TEST(Checkpointer, AnExceptionStaysWhatItWasWhereNothingCanBeSaved) {
   {
     Checkpointer checkpoints(folder.file("run"), {.snapshot_every_steps = 1, .format = failing("broken")});
     EXPECT_THROW(checkpoints.run([&] {
-      checkpoints.maybe_save(1, [] { return state_of(1); });
+      checkpoints.maybe_save([] { return state_of(1); }, 1);
       throw std::out_of_range("first");
     }),
                  std::out_of_range);
@@ -380,7 +380,7 @@ TEST(Checkpointer, WritesShardedCheckpointsWhereNothingElseIsSaid) {
   Checkpointer checkpoints(folder.file("run"));
   ShardedStateDict state = state_of(1);
   state.insert("epoch", StateValue(c10::IValue(3)));
-  checkpoints.save(1, state);
+  checkpoints.save(state, 1);
   ShardedStateDict loaded = state_of(-1);
   loaded.insert("epoch", StateValue(c10::IValue(0)));
   EXPECT_EQ(checkpoints.load_latest(loaded), 1);
@@ -393,19 +393,25 @@ TEST(Checkpointer, OptionsMessages) {
   const auto text = [](const CheckpointerOptions& options) {
     return error_text<c10::ValueError>([&] { Checkpointer("nowhere", options); });
   };
-  EXPECT_EQ(text({.keep_last = -1}), "[cohort] Checkpointer: a number among its options is negative");
-  EXPECT_EQ(text({.keep_best = 1}),
-            "[cohort] Checkpointer: keep_every and keep_best say what is kept besides the last ones, but keep_last = 0 "
-            "keeps all\n"
-            "  hint: set keep_last to at least 1");
+  EXPECT_EQ(
+      text({.keep_last = 0}),
+      "[cohort] Checkpointer: keep_last is at least 1, but got 0\n  hint: leave it out, or set it to std::nullopt");
+  EXPECT_EQ(text({.every = std::chrono::milliseconds(-1)}),
+            "[cohort] Checkpointer: every is at least 1, but got -1\n  hint: leave it out, or set it to std::nullopt");
+  EXPECT_EQ(text({.keep_last = 1, .keep_best = -1}), "[cohort] Checkpointer: keep_best is not negative, but got -1");
+  EXPECT_EQ(
+      text({.keep_best = 1}),
+      "[cohort] Checkpointer: keep_every and keep_best say what is kept besides the last ones, but without keep_last "
+      "all are kept\n"
+      "  hint: set keep_last to at least 1");
   CheckpointFormat half = rank_files();
-  half.read = nullptr;
-  EXPECT_EQ(text({.format = half}), "[cohort] Checkpointer: its format lacks a function to write or to read");
+  half.load = nullptr;
+  EXPECT_EQ(text({.format = half}), "[cohort] Checkpointer: its format lacks a function to save or to load");
   EXPECT_EQ(text({.stop_signals = {SIGKILL}, .format = rank_files()}),
             "[cohort] Checkpointer: no process can handle SIGKILL\n"
             "  hint: use signals such as SIGTERM, SIGINT or SIGUSR1");
   Checkpointer checkpoints("nowhere", {.format = rank_files()});
-  EXPECT_EQ(error_text<c10::ValueError>([&] { checkpoints.save(-1, state_of(1)); }),
+  EXPECT_EQ(error_text<c10::ValueError>([&] { checkpoints.save(state_of(1), -1); }),
             "[cohort] Checkpointer: a step is not negative, but got -1");
 }
 
@@ -415,10 +421,10 @@ TEST(CheckpointerFaults, KilledOrRefusedAtAnyCallAWholeCheckpointLoads) {
   for (const int error_number : {0, ENOSPC, EROFS}) {
     for (int call = 1;; ++call) {
       const TemporaryFolder folder(cohort::test::folder_for_faults());
-      { Checkpointer(folder.file("run"), {.format = rank_files()}).save(1, state_of(1)); }
+      { Checkpointer(folder.file("run"), {.format = rank_files()}).save(state_of(1), 1); }
       const auto body = [&] {
         Checkpointer checkpoints(folder.file("run"), {.keep_last = 1, .format = rank_files()});
-        checkpoints.save(2, state_of(2));
+        checkpoints.save(state_of(2), 2);
         try {
           checkpoints.wait();
         } catch (const c10::Error& error) {

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "cohort/checkpoint/optimizer/python_values.h"
 #include "cohort/checkpoint/state/python_state.h"
-#include "cohort/checkpoint/state/python_values.h"
 #include "cohort/comm/shm/make_shm_backend.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
@@ -89,7 +89,7 @@ void require_same_values(const ShardedStateDict& got, const ShardedStateDict& wa
   REQUIRE(std::set(own_keys.begin(), own_keys.end()) == std::set(keys.begin(), keys.end()));
   for (const auto& item : wanted) {
     const auto& value = got[item.key()];
-    REQUIRE(value.is_tensor() == item.value().is_tensor() && !value.is_part());
+    REQUIRE(value.is_tensor() == item.value().is_tensor() && !value.is_shard());
     if (value.is_tensor() && !at::allclose(value.tensor, item.value().tensor, 1e-5, 1e-6)) {
       throw std::runtime_error("\"" + item.key() + "\" differs");
     }
@@ -115,11 +115,11 @@ TEST(DistributedState, AShardIsAPartWithItsPlace) {
     const auto model = get_model_state_dict(*own.model);
     REQUIRE(model.keys() == state_dict(*PartsNet()).keys());
     const auto& weight = model["first.weight"];
-    REQUIRE(weight.is_part() && weight.spec->shape() == (std::vector<int64_t>{5, 4}));
+    REQUIRE(weight.is_shard() && weight.spec->shape() == (std::vector<int64_t>{5, 4}));
     REQUIRE(weight.spec->placements() == Placements{Shard(0)});
-    REQUIRE(weight.spec->local_part().offset == (std::vector<int64_t>{rank < 2 ? 2 * rank : 4, 0}));
+    REQUIRE(weight.spec->local_shard().offset == (std::vector<int64_t>{rank < 2 ? 2 * rank : 4, 0}));
     REQUIRE(weight.tensor.equal(PartsNet()->first->weight.slice(0, 2 * rank, std::min<int64_t>(5, 2 * rank + 2))));
-    REQUIRE(!model["norm.running_mean"].is_part() && !weight.tensor.requires_grad());
+    REQUIRE(!model["norm.running_mean"].is_shard() && !weight.tensor.requires_grad());
     train(own.model, own.optimizer, 0, 1);
     const auto optimizer = get_optimizer_state_dict(*own.model, own.optimizer);
     REQUIRE(optimizer["state.first.weight.exp_avg"].spec == weight.spec);
@@ -399,7 +399,7 @@ TEST(DistributedState, PartsOfAnotherKindMessage) {
         error_of([&] { load_state_dict(own.model->module(), state_dict(*stranger)); }),
         "[cohort] load_state_dict: parameter \"first.weight\" is one rank's shard of a tensor, of fully_shard or of a "
         "tensor-parallel layer\n  hint: call set_model_state_dict() with full_state_dict, which gives each rank its "
-        "shard, or a tensor-parallel layer's load_whole()");
+        "shard, or a tensor-parallel layer's load_full()");
     group->barrier()->wait();
   });
 }

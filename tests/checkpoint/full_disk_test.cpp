@@ -152,11 +152,11 @@ TEST_F(FullDisk, AShardedCheckpoint) {
 
 TEST_F(FullDisk, ACheckpointerThatGoesOn) {
   Checkpointer checkpoints(path("run"), {.on_error = OnSaveError::kContinue, .keep_last = 2});
-  checkpoints.save(1, small_state(1));
+  checkpoints.save(small_state(1), 1);
   checkpoints.wait();
   const auto before = names_below("run");
   testing::internal::CaptureStderr();
-  checkpoints.save(2, large_state());
+  checkpoints.save(large_state(), 2);
   checkpoints.wait();
   const auto warning = testing::internal::GetCapturedStderr();
   expect_full(checkpoints.last_error(), path("run"));
@@ -166,13 +166,13 @@ TEST_F(FullDisk, ACheckpointerThatGoesOn) {
   EXPECT_EQ(checkpoints.load_latest(state), 1);
   EXPECT_EQ(state["weight"].tensor[999].item<float>(), 1);
 
-  checkpoints.save(3, small_state(3));
+  checkpoints.save(small_state(3), 3);
   checkpoints.wait();
   EXPECT_EQ(checkpoints.last_error(), "");
   EXPECT_EQ(checkpoints.load_latest(state), 3);
   const auto newest = names_below("run");
   make_read_only();
-  checkpoints.save(4, small_state(4));
+  checkpoints.save(small_state(4), 4);
   checkpoints.wait();
   EXPECT_THAT(checkpoints.last_error(),
               MatchesRegex("\\[cohort\\] Checkpointer: cannot save step 4 in \"" + path("run") +
@@ -185,14 +185,14 @@ TEST_F(FullDisk, ACheckpointerThatGoesOn) {
 
 TEST_F(FullDisk, ACheckpointerThatThrows) {
   Checkpointer checkpoints(path("run"));
-  checkpoints.save(1, small_state(1));
-  checkpoints.save(2, large_state());
-  expect_full(error_of([&] { checkpoints.save(3, small_state(3)); }), path("run"));
-  checkpoints.save(3, small_state(3));
+  checkpoints.save(small_state(1), 1);
+  checkpoints.save(large_state(), 2);
+  expect_full(error_of([&] { checkpoints.save(small_state(3), 3); }), path("run"));
+  checkpoints.save(small_state(3), 3);
   checkpoints.wait();
   auto state = small_state(-1);
   EXPECT_EQ(checkpoints.load_latest(state), 3);
-  EXPECT_EQ(checkpoints.load(1, state).step, 1);
+  EXPECT_EQ(checkpoints.load(state, 1).step, 1);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ class LoadErrors : public testing::Test {
   const std::string path = folder.file("run.safetensors");
 
   std::string load_text() {
-    return error_text<c10::Error>([this] { load_checkpoint(path, *net, &optimizer); });
+    return error_text<c10::Error>([this] { load_checkpoint(*net, &optimizer, path); });
   }
 };
 
@@ -59,7 +59,7 @@ TEST_F(LoadErrors, WeightsAloneMessage) {
 }
 
 TEST_F(LoadErrors, PositionThatIsNoNumberMessage) {
-  save_checkpoint(path, *net, &optimizer);
+  save_checkpoint(*net, &optimizer, path);
   auto metadata = load_metadata(path);
   metadata["epoch"] = "three";
   save_file(load_file(path), path, metadata);
@@ -69,7 +69,7 @@ TEST_F(LoadErrors, PositionThatIsNoNumberMessage) {
 }
 
 TEST_F(LoadErrors, NoOptimizerStateMessage) {
-  save_checkpoint(path, *net, nullptr);
+  save_checkpoint(*net, nullptr, path);
   const auto before = net->parameters()[0].detach().clone();
   net->parameters()[0].detach().fill_(7);
   EXPECT_EQ(load_text(),
@@ -77,14 +77,14 @@ TEST_F(LoadErrors, NoOptimizerStateMessage) {
                 "\" holds no optimizer state\n  hint: it was saved without an optimizer; to go on with a fresh "
                 "one, give load_checkpoint() nullptr in its place");
   EXPECT_TRUE(net->parameters()[0].eq(7).all().item<bool>()) << "nothing may have been loaded";
-  load_checkpoint(path, *net, nullptr);
+  load_checkpoint(*net, nullptr, path);
   EXPECT_TRUE(net->parameters()[0].equal(before));
 }
 
 TEST_F(LoadErrors, AnotherModelMessage) {
-  save_checkpoint(path, *nn::Sequential(nn::Linear(3, 1)), nullptr);
+  save_checkpoint(*nn::Sequential(nn::Linear(3, 1)), nullptr, path);
   EXPECT_EQ(
-      error_text<c10::Error>([this] { load_checkpoint(path, *net, nullptr); }),
+      error_text<c10::Error>([this] { load_checkpoint(*net, nullptr, path); }),
       "[cohort] load_checkpoint: \"" + path +
           "\" does not fit the model\n  caused by: Error(s) in loading state_dict for Sequential:\n"
           "\tsize mismatch for 0.weight: copying a param with shape torch.Size([1, 3]) from checkpoint, the shape in "
@@ -95,7 +95,7 @@ TEST_F(LoadErrors, AnotherModelMessage) {
 
 TEST_F(LoadErrors, AnotherOptimizerMessage) {
   optim::RMSprop other(net->parameters());
-  save_checkpoint(path, *net, &other);
+  save_checkpoint(*net, &other, path);
   const std::string names[] = {"0.weight", "0.bias"};
   std::string missing, unexpected;
   for (const auto& name : names) {
@@ -115,8 +115,8 @@ TEST_F(LoadErrors, GroupsWithOtherOptionsKeepTheTypeMessage) {
       {optim::OptimizerParamGroup({net->parameters()[0]}), optim::OptimizerParamGroup({net->parameters()[1]})},
       optim::SGDOptions(0.1));
   apart.param_groups()[1].options().set_lr(0.5);
-  save_checkpoint(path, *net, &apart);
-  EXPECT_EQ(error_text<c10::ValueError>([this] { load_checkpoint(path, *net, &optimizer); }),
+  save_checkpoint(*net, &apart, path);
+  EXPECT_EQ(error_text<c10::ValueError>([this] { load_checkpoint(*net, &optimizer, path); }),
             "[cohort] load_checkpoint: \"" + path +
                 "\" does not fit the optimizer\n  caused by: group 0 of the optimizer holds \"0.bias\" and "
                 "\"0.weight\", which "
@@ -125,9 +125,9 @@ TEST_F(LoadErrors, GroupsWithOtherOptionsKeepTheTypeMessage) {
 }
 
 TEST_F(LoadErrors, OptimizerThatCannotBeLoadedMessage) {
-  save_checkpoint(path, *net, &optimizer);
+  save_checkpoint(*net, &optimizer, path);
   optim::LBFGS other(net->parameters(), optim::LBFGSOptions());
-  EXPECT_EQ(error_text<c10::NotImplementedError>([&] { load_checkpoint(path, *net, &other); }),
+  EXPECT_EQ(error_text<c10::NotImplementedError>([&] { load_checkpoint(*net, &other, path); }),
             "[cohort] load_checkpoint: \"" + path +
                 "\" does not fit the optimizer\n  caused by: the state of LBFGS does not belong to single parameters, "
                 "so it cannot be saved by their names\n"
@@ -135,21 +135,21 @@ TEST_F(LoadErrors, OptimizerThatCannotBeLoadedMessage) {
 }
 
 TEST_F(LoadErrors, RandomNumbersOfSomethingElseMessage) {
-  save_checkpoint(path, *net, nullptr);
+  save_checkpoint(*net, nullptr, path);
   auto tensors = load_file(path);
   tensors["rng.cpu"] = torch::zeros({3}, at::kByte);
   save_file(tensors, path, load_metadata(path));
-  const auto text = error_text<c10::Error>([this] { load_checkpoint(path, *net, nullptr); });
+  const auto text = error_text<c10::Error>([this] { load_checkpoint(*net, nullptr, path); });
   const std::string head =
       "[cohort] load_checkpoint: \"" + path + "\" does not fit LibTorch's CPU generator\n  caused by: ";
   EXPECT_TRUE(text.starts_with(head)) << text;
-  EXPECT_TRUE(text.ends_with("\n  hint: RestoreRng::kNo leaves the random numbers of this process as they are"))
+  EXPECT_TRUE(text.ends_with("\n  hint: {.restore_rng = false} leaves the random numbers of this process as they are"))
       << text;
-  load_checkpoint(path, *net, nullptr, RestoreRng::kNo);
+  load_checkpoint(*net, nullptr, path, {.restore_rng = false});
 }
 
 TEST_F(LoadErrors, CheckpointForAModelMessage) {
-  save_checkpoint(path, *net, nullptr);
+  save_checkpoint(*net, nullptr, path);
   EXPECT_EQ(error_text<c10::Error>([this] { load_model(*net, path); }),
             "[cohort] load_model: \"" + path +
                 "\" does not fit the model\n  caused by: Error(s) in loading state_dict for Sequential:\n"
@@ -172,7 +172,7 @@ TEST_F(LoadErrors, OtherWeightsForAModelMessage) {
 TEST_F(LoadErrors, SavingNamesItsFunctionTooMessage) {
   net->register_buffer("wide", torch::zeros({1}, at::kComplexDouble));
   EXPECT_EQ(
-      error_text<c10::ValueError>([this] { save_checkpoint(path, *net, nullptr); }),
+      error_text<c10::ValueError>([this] { save_checkpoint(*net, nullptr, path); }),
       "[cohort] save_checkpoint: tensor \"model.wide\" is ComplexDouble, which the safetensors format does not know");
   EXPECT_EQ(error_text<c10::ValueError>([this] { save_model(*net, path); }),
             "[cohort] save_model: tensor \"wide\" is ComplexDouble, which the safetensors format does not know");

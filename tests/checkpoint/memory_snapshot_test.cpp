@@ -59,7 +59,7 @@ TEST(SnapshotLayout, ComesBackFromAnyNumberOfShares) {
   const ShardedStateDict state = some_state();
   const auto layout = detail::plan_snapshot(state, /*shares=*/true);
   EXPECT_EQ(layout.shared_total, 400000u);
-  EXPECT_TRUE(layout.is_whole);
+  EXPECT_TRUE(layout.is_full);
   for (const uint64_t share : {uint64_t{400000}, uint64_t{100032}, uint64_t{64064}}) {
     Bytes bytes(layout);
     std::vector<detail::SnapshotShare> shares;
@@ -90,7 +90,7 @@ TEST(SnapshotLayout, WhatIsOnSomeRanksAloneIsNotShared) {
   const auto layout = detail::plan_snapshot(state, true, [](const std::string& key) { return key == "average"; });
   EXPECT_EQ(layout.shared_total, 160000u);
   EXPECT_EQ(layout.num_own_bytes, 160000u);
-  EXPECT_FALSE(layout.is_whole) << "another number of ranks would lack some";
+  EXPECT_FALSE(layout.is_full) << "another number of ranks would lack some";
   state.erase("average");
   EXPECT_EQ(layout.shared_layout, detail::plan_snapshot(state, true).shared_layout)
       << "the owner's is equal to others'";
@@ -173,7 +173,7 @@ class MemorySnapshotTest : public testing::Test {
 
 TEST_F(MemorySnapshotTest, ComesBackInPlace) {
   {
-    MemorySnapshot snapshot(state(), {.every = 2});
+    MemorySnapshot snapshot(state(), {.every_steps = 2});
     EXPECT_EQ(snapshot.resume().describe(), "from the start");
     for (int64_t step = 1; step <= 5; ++step) {
       weight_.fill_(step);
@@ -273,7 +273,7 @@ TEST_F(MemorySnapshotTest, IsUsedInOrder) {
   EXPECT_THROW(snapshot.step(1), c10::Error);
   snapshot.resume();
   EXPECT_THROW(snapshot.resume(), c10::Error);
-  EXPECT_THROW(MemorySnapshot(state(), {.every = 0}), c10::ValueError);
+  EXPECT_THROW(MemorySnapshot(state(), {.every_steps = 0}), c10::ValueError);
   EXPECT_THROW(MemorySnapshot(SnapshotState{}), c10::ValueError);
 }
 

@@ -7,8 +7,8 @@
 
 #include <string>
 
+#include "cohort/checkpoint/optimizer/python_values.h"
 #include "cohort/checkpoint/state/persistence.h"
-#include "cohort/checkpoint/state/python_values.h"
 #include "cohort/checkpoint/state/state_dict.h"
 #include "cohort/parallel/activation/activation_checkpoint.h"
 #include "tests/data/error_text.h"

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/checkpoint/state/optimizer_state.h"
-#include "cohort/checkpoint/state/python_values.h"
+#include "cohort/checkpoint/optimizer/optimizer_state.h"
+#include "cohort/checkpoint/optimizer/python_values.h"
 #include "cohort/comm/pickle/pickle.h"
 #include "cohort/parallel/optim/fused_optimizers.h"
 #include "cohort/parallel/optim/optimizer_kind.h"
@@ -119,7 +119,7 @@ TEST_F(PythonOptimizerState, StatesBecomeWhatTheirParametersAre) {
   EXPECT_EQ(entry_of(state_in(loaded, "0"), "step").toTensor().scalar_type(), at::kFloat);
 }
 
-TEST_F(PythonOptimizerState, OptionsThatCannotBeHonouredMessages) {
+TEST_F(PythonOptimizerState, OptionsThatCannotBeHonoredMessages) {
   EXPECT_EQ(refusal(with_option(state, "maximize", true)),
             "[cohort] parameter group 0 of the checkpoint has maximize=True, but this Adam only knows maximize=False\n"
             "  hint: go on with it in Python, or construct another optimizer and leave its state out");

@@ -16,13 +16,13 @@ inline std::string rank_file_name(const Group& group) {
 
 inline checkpoint::CheckpointFormat rank_files() {
   checkpoint::CheckpointFormat format;
-  format.write = [](const checkpoint::ShardedStateDict& state, const std::string& folder, const Group& group) {
+  format.save = [](const checkpoint::ShardedStateDict& state, const std::string& folder, const Group& group) {
     checkpoint::StateDict tensors;
     for (const auto& item : state) tensors.insert(item.key(), item.value().tensor);
     checkpoint::save_file(tensors, folder + "/" + rank_file_name(group));
     return std::vector<std::string>{rank_file_name(group)};
   };
-  format.read = [](checkpoint::ShardedStateDict& state, const std::string& folder, const Group& group) {
+  format.load = [](checkpoint::ShardedStateDict& state, const std::string& folder, const Group& group) {
     const auto tensors = checkpoint::load_file(folder + "/" + rank_file_name(group));
     for (auto& item : state) item.value().tensor.copy_(tensors[item.key()]);
   };

@@ -32,7 +32,7 @@ constexpr const char* kMissingBias =
 constexpr const char* kCallAlike =
     "\n  hint: call it on all ranks that share the model, with the same model and the same options";
 
-// Whoever waits for a rank that has refused gets another error than that rank's, after the time-out.
+// Whoever waits for a rank that has refused gets another error than that rank's, after the timeout.
 void on_ranks_of_refusal(const std::function<void(int, const Group&)>& fn) { test::run_rank_threads(3, fn); }
 
 nn::Linear linear_of(double value) {
@@ -77,7 +77,7 @@ StateDictOptions from_rank_0(const Group& group) {
   return {.full_state_dict = true, .broadcast_from_rank0 = true, .process_group = group};
 }
 
-TEST(RefusalOfOneRank, OfWholeValues) {
+TEST(RefusalOfOneRank, OfFullValues) {
   const auto good = state_of_one();
   for (const bool one_memory : {true, false}) {
     on_ranks_of_refusal([&](int rank, const Group& group) {

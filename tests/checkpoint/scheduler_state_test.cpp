@@ -1,5 +1,5 @@
-// States of schedulers, and of random numbers. That Python's schedulers take them: tests/e2e/checkpoint/schedulers_test.py.
-#include "cohort/checkpoint/state/scheduler_state.h"
+// States of schedulers, and of random numbers. That Python's schedulers take them: tests/e2e/train/lr_schedulers_test.py.
+#include "cohort/checkpoint/optimizer/scheduler_state.h"
 
 #include <ATen/ops/rand.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 
 #include <vector>
 
-#include "cohort/checkpoint/state/python_values.h"
+#include "cohort/checkpoint/optimizer/python_values.h"
 #include "cohort/checkpoint/state/rng_state.h"
 #include "tests/data/error_text.h"
 

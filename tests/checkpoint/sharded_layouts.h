@@ -32,12 +32,12 @@ inline std::vector<std::string> layouts_for(int world_size) {
 }
 
 inline checkpoint::StateValue part_of(const at::Tensor& whole, const DeviceMesh& mesh, const Placements& placements) {
-  const ShardSpec spec(mesh, placements, whole.sizes().vec(), whole.scalar_type());
+  const mesh::ShardSpec spec(mesh, placements, whole.sizes().vec(), whole.scalar_type());
   at::Tensor part = whole;
   const auto held = spec.held_ranges();
   for (size_t dim = 0; dim < held.size(); ++dim) {
     part = held[dim].empty() ? part.narrow(static_cast<int64_t>(dim), 0, 0)
-                             : take_ranges(part, static_cast<int64_t>(dim), held[dim]);
+                             : mesh::take_ranges(part, static_cast<int64_t>(dim), held[dim]);
   }
   return {part.clone(), spec};
 }

@@ -103,7 +103,7 @@ TEST(Sharded, WideComplexNumbersLieAsPairs) {
 }
 
 std::string load_problem(const ShardedStateDict& wanted, const std::string& path,
-                         const ShardedLoadOptions& options = {}) {
+                         const LoadShardedOptions& options = {}) {
   ShardedStateDict state = wanted;
   const std::string text = error_of([&] { load_sharded(state, path, options); });
   const std::string begin = "[cohort] load_sharded: cannot load \"" + path + "\"\n  caused by: ";
@@ -150,7 +150,7 @@ TEST(Sharded, DamageIsFoundUnlessNotAskedFor) {
 TEST(Sharded, SavingRefusalsMessage) {
   const TemporaryFolder folder;
   const std::string path = folder.file("run");
-  const auto problem = [&](const StateValue& value, const ShardedSaveOptions& options = {}) {
+  const auto problem = [&](const StateValue& value, const SaveShardedOptions& options = {}) {
     ShardedStateDict state;
     state.insert("w", value);
     const std::string text = error_of([&] { save_sharded(state, path, options); });
@@ -165,7 +165,7 @@ TEST(Sharded, SavingRefusalsMessage) {
   EXPECT_THAT(problem(StateValue(c10::IValue(tensors))),
               testing::HasSubstr("hint: give tensors keys of their own, not a place in a list or dict"));
   EXPECT_FALSE(fs::exists(path));
-  problem(at::ones({2}), {.num_files = -1});
+  EXPECT_THAT(problem(at::ones({2}), {.num_files = 0}), testing::HasSubstr("num_files is at least 1, but got 0"));
   save_sharded(ShardedStateDict(), path);
   EXPECT_EQ(problem(at::ones({2}), {.overwrite = false}),
             "there is a checkpoint in \"" + path + "\" already\n  hint: give another folder, or set overwrite");

@@ -226,7 +226,7 @@ TEST(TiedNames, OfShards) {
           if (!before) tie_names(model->parameters()[0], kBothNames);
           AdamW optimizer(model->parameters(), tied_adamw(0.5));
           auto all = merged(get_state_dict(*model, optimizer), "");
-          REQUIRE(all["optimizer.state.last.weight.exp_avg"].is_part());
+          REQUIRE(all["optimizer.state.last.weight.exp_avg"].is_shard());
           load_sharded(all, folder.file("run"), {.no_dist = true});
           set_state_dict(*model, optimizer, parts_of_merged(all, ""));
           AdamW again(model->parameters(), tied_adamw(0.5));

@@ -24,7 +24,7 @@
 #include <memory>
 #include <string>
 
-#include "cohort/checkpoint/state/optimizer_state.h"
+#include "cohort/checkpoint/optimizer/optimizer_state.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/data/error_text.h"
 
@@ -86,13 +86,13 @@ TEST_P(Resume, EndsWithTheBitsOfARunThatWasNotStopped) {
   nn::Sequential net = make_net();
   const auto optimizer = GetParam().make(net, 0.05);
   train(net, *optimizer, 4);
-  save_checkpoint(folder.file("run"), *net, optimizer.get(), {.step = 4, .epoch = 1, .batch = 2});
+  save_checkpoint(*net, optimizer.get(), folder.file("run"), {.step = 4, .epoch = 1, .batch = 2});
   train(net, *optimizer, 4);
 
   torch::manual_seed(99);
   nn::Sequential resumed = make_net();
   const auto other = GetParam().make(resumed, 123.0);
-  const TrainingProgress progress = load_checkpoint(folder.file("run"), *resumed, other.get());
+  const TrainingProgress progress = load_checkpoint(*resumed, other.get(), folder.file("run"));
   EXPECT_EQ(progress.step, 4);
   EXPECT_EQ(progress.epoch, 1);
   EXPECT_EQ(progress.batch, 2);
@@ -106,10 +106,10 @@ TEST(TrainingCheckpoint, KeepsExtrasAndCanLeaveTheRandomNumbersAlone) {
   nn::Sequential net = make_net();
   TrainingProgress progress{.step = 7, .metadata = {{"config", "small"}}};
   progress.extra.insert("rng.1", rng_state());
-  save_checkpoint(folder.file("run"), *net, nullptr, progress);
+  save_checkpoint(*net, nullptr, folder.file("run"), progress);
   torch::manual_seed(5);
   const at::Tensor before = rng_state();
-  const TrainingProgress loaded = load_checkpoint(folder.file("run"), *net, nullptr, RestoreRng::kNo);
+  const TrainingProgress loaded = load_checkpoint(*net, nullptr, folder.file("run"), {.restore_rng = false});
   EXPECT_TRUE(rng_state().equal(before));
   EXPECT_EQ(loaded.metadata, (FileMetadata{{"config", "small"}}));
   EXPECT_TRUE(loaded.extra["rng.1"].equal(progress.extra["rng.1"]));

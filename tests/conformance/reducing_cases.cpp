@@ -1,7 +1,7 @@
 // all_reduce, reduce, reduce_scatter.
 #include <ATen/ATen.h>
 
-#include "cohort/comm/backend/operation_text.h"
+#include "cohort/comm/tensors/operation_text.h"
 #include "tests/conformance/suite.h"
 
 namespace cohort::test {

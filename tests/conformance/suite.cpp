@@ -8,13 +8,13 @@
 #include <stdexcept>
 #include <thread>
 
-#include "cohort/comm/backend/operation_text.h"
+#include "cohort/comm/tensors/operation_text.h"
 
 namespace cohort::test {
 namespace {
 
 constexpr size_t kShownProblems = 10;
-// A backend that fails this often only costs time, most of it in time-outs.
+// A backend that fails this often only costs time, most of it in timeouts.
 constexpr int kTolerableProblems = 200;
 constexpr auto kPatience = std::chrono::seconds(100);
 

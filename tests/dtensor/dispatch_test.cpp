@@ -47,13 +47,13 @@ void on_two_ranks(Fn fn) {
 
 TEST(DTensorErrors, OperationsWithoutARule) {
   on_two_ranks([](const DeviceMesh&, const DTensor& x) {
-    const auto before = comm_counts();
+    const auto before = dtensor::comm_counts();
     const std::string given = "argument 0 has shape [4, 3] and placements (Shard(dim=0),)";
     REQUIRE_EQUAL(error_of([&] { x.erfinv(); }), no_rule("aten::erfinv", given));
     REQUIRE_EQUAL(error_of([&] { x.as_strided({2}, {1}); }), no_rule("aten::as_strided", given));
     // A kernel for all backends, which would make a plain tensor of a wrapper.
     REQUIRE_EQUAL(error_of([&] { at::rot90(x); }), no_rule("aten::rot90", given));
-    REQUIRE((comm_counts() - before).total() == 0);
+    REQUIRE((dtensor::comm_counts() - before).total() == 0);
   });
 }
 
@@ -144,9 +144,9 @@ COHORT_WORKER(dtensor_user_rules) {
   register_sharding_rule("aten::cumprod", columns);
   const auto whole = at::arange(12, at::kFloat).view({3, 4});
   const DTensor x = distribute_tensor(whole, mesh, {Shard(1)}, std::nullopt);
-  const auto before = comm_counts();
+  const auto before = dtensor::comm_counts();
   const DTensor y(x.cumprod(0));
-  REQUIRE(y.placements() == Placements{Shard(1)} && (comm_counts() - before).total() == 0);
+  REQUIRE(y.placements() == Placements{Shard(1)} && (dtensor::comm_counts() - before).total() == 0);
   REQUIRE(y.sizes() == whole.sizes() && at::equal(y.full_tensor(), whole.cumprod(0)));
   register_sharding_rule("aten::cumprod", [](const ShardingQuestion&) {
     return std::vector<ShardingOption>{{.results = {}, .operands = {Shard(1)}}};

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cohort/dtensor/api/dtensor.h"
-#include "cohort/dtensor/wrapper/whole_tensor.h"
+#include "cohort/dtensor/wrapper/full_tensor.h"
 #include "tests/mesh/thread_mesh.h"
 #include "tests/support/require.h"
 
@@ -41,7 +41,7 @@ void require_part(const DTensor& tensor, const at::Tensor& whole) {
   auto part = whole;
   const auto spec = tensor.spec();
   const auto held = spec.held_ranges();
-  for (size_t dim = 0; dim < held.size(); ++dim) part = take_ranges(part, static_cast<int64_t>(dim), held[dim]);
+  for (size_t dim = 0; dim < held.size(); ++dim) part = mesh::take_ranges(part, static_cast<int64_t>(dim), held[dim]);
   // Partial("sum") has shared the value out.
   for (size_t axis = 0; axis < spec.placements().size(); ++axis) {
     const auto& placement = spec.placements()[axis];
@@ -89,7 +89,7 @@ TEST(DistributeTensor, ReducesByEachOperation) {
   run_rank_threads(3, [](int rank, const Group& group) {
     const auto mesh = thread_mesh(group, {3});
     const auto full = [&](const char* op, int64_t value) {
-      const DTensor summands(at::full({2}, value, at::kDouble), ShardSpec(mesh, {Partial(op)}, {2}, at::kDouble));
+      const DTensor summands(at::full({2}, value, at::kDouble), mesh::ShardSpec(mesh, {Partial(op)}, {2}, at::kDouble));
       const auto result = summands.full_tensor();
       REQUIRE(summands.to_local()[0].item<int64_t>() == value);  // not in place
       return result[1].item<double>();
@@ -99,7 +99,7 @@ TEST(DistributeTensor, ReducesByEachOperation) {
     REQUIRE(full("min", rank + 2) == 2);
     REQUIRE(full("max", rank + 2) == 4);
     REQUIRE(full("product", rank + 2) == 24);
-    const DTensor bits(at::full({1}, 1 << rank, at::kLong), ShardSpec(mesh, {Partial("bor")}, {1}, at::kLong));
+    const DTensor bits(at::full({1}, 1 << rank, at::kLong), mesh::ShardSpec(mesh, {Partial("bor")}, {1}, at::kLong));
     REQUIRE(bits.full_tensor().item<int64_t>() == 7);
   });
 }
@@ -188,9 +188,9 @@ TEST(DistributeTensor, PartsComeTogetherInNewMemory) {
   run_rank_threads(1, [](int, const Group& group) {
     const auto mesh = thread_mesh(group, {1});
     const auto part = whole_of({3}, 0);
-    const auto whole = dtensor::gathered(part, ShardSpec(mesh, {Shard(0)}, {3}, at::kDouble));
+    const auto whole = dtensor::gathered(part, mesh::ShardSpec(mesh, {Shard(0)}, {3}, at::kDouble));
     REQUIRE(at::equal(whole, part) && !whole.is_alias_of(part));
-    REQUIRE(dtensor::gathered(part, ShardSpec(mesh, {Replicate()}, {3}, at::kDouble)).is_alias_of(part));
+    REQUIRE(dtensor::gathered(part, mesh::ShardSpec(mesh, {Replicate()}, {3}, at::kDouble)).is_alias_of(part));
   });
 }
 
@@ -205,10 +205,10 @@ TEST(DistributeTensor, WrongArgumentsMessage) {
     REQUIRE_EQUAL(error(at::ones({2}), {Partial("product")}),
                   "Replicate to Partial(product) conversion is not supported.");
     REQUIRE_EQUAL(error(at::ones({}), {Shard(0)}), "Dimension specified as 0 but tensor has no dimensions");
-    const ShardSpec spec(mesh, {Shard(0)}, {4}, at::kFloat);
+    const mesh::ShardSpec spec(mesh, {Shard(0)}, {4}, at::kFloat);
     REQUIRE_EQUAL(error_of([&] { dtensor::gathered(at::ones({3}), spec); }),
                   "[cohort] The local tensor has shape (3,), but " + spec.to_string() + " gives this rank (2,)");
-    const ShardSpec odd(mesh, {Partial("median")}, {3}, at::kFloat);
+    const mesh::ShardSpec odd(mesh, {Partial("median")}, {3}, at::kFloat);
     REQUIRE_EQUAL(error_of([&] { dtensor::gathered(at::ones({3}), odd); }),
                   "[cohort] Partial(median) is not a reduction that this library knows");
   });

@@ -182,7 +182,7 @@ TEST(DTensor, WrongArgumentsMessage) {
     REQUIRE_EQUAL(error_of([&] { DTensor::from_local(at::ones({2}), mesh, {}); }),
                   "`placements` must have the same length as `device_mesh.ndim`! Found placements length: 0, and "
                   "device_mesh.ndim: 1.");
-    const ShardSpec spec(mesh, {Shard(0)}, {4}, at::kFloat);
+    const mesh::ShardSpec spec(mesh, {Shard(0)}, {4}, at::kFloat);
     REQUIRE_EQUAL(error_of([&] { DTensor(at::ones({3}), spec); }),
                   "[cohort] The local tensor has shape (3,), but " + spec.to_string() + " gives this rank (2,)");
   });
@@ -194,7 +194,7 @@ TEST(DTensor, ModulesKeepTheirParameters) {
     torch::nn::Linear linear(3, 5);
     const auto* const identity = linear->weight.unsafeGetTensorImpl();
     const auto whole = linear->weight.detach().clone();
-    distribute_parameters(*linear, mesh, {{"weight", {Shard(0)}}});
+    dtensor::distribute_parameters(*linear, mesh, {{"weight", {Shard(0)}}});
     distribute_module(*linear, mesh);
     REQUIRE(linear->parameters()[0].unsafeGetTensorImpl() == identity && linear->weight.requires_grad());
     REQUIRE(linear->weight.is_leaf() && DTensor(linear->weight).to_local().size(0) == 3 - rank);
@@ -202,18 +202,18 @@ TEST(DTensor, ModulesKeepTheirParameters) {
     REQUIRE(rank != 0 || at::equal(DTensor(linear->weight.detach()).to_local(), whole.narrow(0, 0, 3)));
     REQUIRE_EQUAL(
         error_of([&] {
-          distribute_parameters(*linear, mesh, {{"weigth", {Shard(0)}}});
+          dtensor::distribute_parameters(*linear, mesh, {{"weigth", {Shard(0)}}});
         }),
         "[cohort] distribute_parameters: torch::nn::LinearImpl has no parameter \"weigth\"\n  hint: it has weight, "
         "bias");
-    REQUIRE_EQUAL(error_of([&] { distribute_parameter(linear->bias, mesh, {Shard(0)}); }),
+    REQUIRE_EQUAL(error_of([&] { dtensor::distribute_parameter(linear->bias, mesh, {Shard(0)}); }),
                   "[cohort] distribute_parameter: the parameter is a DTensor already, " +
                       DTensor(linear->bias).spec().to_string() +
                       "\n  hint: change its placements with DTensor(x).redistribute(placements)");
     torch::nn::Linear other(3, 5);
     other->forward(at::ones({2, 3})).sum().backward();
     REQUIRE_EQUAL(
-        error_of([&] { distribute_parameter(other->bias, mesh, {Shard(0)}); }),
+        error_of([&] { dtensor::distribute_parameter(other->bias, mesh, {Shard(0)}); }),
         "[cohort] distribute_parameter: the parameter has a gradient, which would stay a plain tensor\n  hint: call "
         "zero_grad() before");
   });

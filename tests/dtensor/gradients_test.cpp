@@ -170,10 +170,10 @@ TEST(DTensorClasses, NoScoreIsGathered) {
     const auto mesh = thread_mesh(group, {2});
     const auto whole = numbers({4, 5}), labels = at::tensor({4, 0, -100, 2}, at::kLong);
     const auto scores = DTensor(distribute_tensor(whole, mesh, {Shard(1)}, std::nullopt)).detach().requires_grad_();
-    const auto before = comm_counts();
+    const auto before = dtensor::comm_counts();
     const auto loss = at::cross_entropy_loss(scores, labels);
     loss.backward();
-    const auto counts = comm_counts() - before;
+    const auto counts = dtensor::comm_counts() - before;
     // The largest score, the sum of powers, the weight of the targets; and the sum of gradients.
     REQUIRE(counts.all_reduce == 4 && counts.total() == 4);
     REQUIRE(DTensor(scores.grad()).placements() == Placements{Shard(1)});
@@ -209,7 +209,7 @@ COHORT_WORKER(dtensor_torch_load) {
   torch::save(whole, file);
   torch::nn::Linear linear(3, 4);
   const auto shard = [](const std::string&, torch::nn::Module& module, const DeviceMesh& on) {
-    distribute_parameters(module, on, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
+    dtensor::distribute_parameters(module, on, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
   };
   distribute_module(*linear, mesh, shard);
   std::ostringstream out;

@@ -69,9 +69,9 @@ void require_as_in_one_process(const DeviceMesh& mesh, const Product& product, t
   }
   const auto expected = product(wholes);
   at::Tensor result;
-  const auto before = comm_counts();
+  const auto before = dtensor::comm_counts();
   const auto num_products = products_of([&] { result = product(parts); });
-  const auto counts = comm_counts() - before;
+  const auto counts = dtensor::comm_counts() - before;
   REQUIRE(counts.all_gather == 1 && counts.total() == 1);
   REQUIRE(num_products == expected_products(pieces_wanted(), mesh.size(mesh.ndim() - 1), num_positions));
   REQUIRE(DTensor(result.detach()).placements().back() == Placement(Shard(result.dim() - 1)));
@@ -158,11 +158,11 @@ COHORT_WORKER(products_of_one_input) {
   // Query, key and value: the second and the third find what the first has gathered.
   const at::Tensor x = DTensor(distribute_tensor(whole, mesh, {Shard(1)}, std::nullopt)) * 1;
   std::vector<at::Tensor> results;
-  const auto before = comm_counts();
+  const auto before = dtensor::comm_counts();
   const auto num_products = products_of([&] {
     for (int i = 0; i < 3; ++i) results.push_back(at::linear(x, w * (i + 1)));
   });
-  REQUIRE((comm_counts() - before).all_gather == 1);
+  REQUIRE((dtensor::comm_counts() - before).all_gather == 1);
   REQUIRE(num_products == expected_products(2, mesh.size(), 5) + 2 * expected_products(1, mesh.size(), 5));
   for (int i = 0; i < 3; ++i) {
     REQUIRE(at::allclose(DTensor(results[i]).full_tensor(), at::linear(whole, weight * (i + 1))));
@@ -171,9 +171,9 @@ COHORT_WORKER(products_of_one_input) {
   const at::Tensor columns = DTensor(distribute_tensor(numbers({kIn, 7}, 3), mesh, {Shard(1)}, std::nullopt)) * 1;
   REQUIRE(products_of([&] { results.push_back(columns.t().mm(w.t())); }) == 2);
   REQUIRE(at::allclose(DTensor(results.back()).full_tensor(), numbers({kIn, 7}, 3).t().mm(weight.t())));
-  const auto gathers = comm_counts().all_gather;
+  const auto gathers = dtensor::comm_counts().all_gather;
   REQUIRE(at::allclose(DTensor(w.mm(columns)).full_tensor(), weight.mm(numbers({kIn, 7}, 3))));
-  REQUIRE(comm_counts().all_gather == gathers + 1);  // full_tensor's
+  REQUIRE(dtensor::comm_counts().all_gather == gathers + 1);  // full_tensor's
   // A summand for each row: at once.
   const DTensor summand = distribute_tensor(numbers({5, kOut}, 4), mesh, {Shard(1)}, std::nullopt);
   const DTensor rows = distribute_tensor(whole[0], mesh, {Shard(0)}, std::nullopt);

@@ -90,9 +90,9 @@ TEST(DTensorRedistribute, UsesTheCollectiveThatFits) {
     const auto mesh = thread_mesh(group, {2});
     const auto counts = [&](const Placement& from, const Placement& to) {
       const DTensor start = distribute_tensor(at::ones({4, 4}), mesh, {from}, std::nullopt);
-      const auto before = comm_counts();
+      const auto before = dtensor::comm_counts();
       start.redistribute({to});
-      const auto now = comm_counts() - before;
+      const auto now = dtensor::comm_counts() - before;
       return c10::str(now.all_reduce, now.all_gather, now.reduce_scatter, now.all_to_all);
     };
     REQUIRE_EQUAL(counts(Partial(), Replicate()), "1000");

@@ -38,11 +38,11 @@ models::GPT make_gpt(double dropout) {
 void shard_block(const std::string& name, torch::nn::Module& module, const DeviceMesh& mesh) {
   const auto ends_with = [&](const char* end) { return name.ends_with(end); };
   if (ends_with("c_attn")) {
-    distribute_parameters(module, mesh, {{"weight", {StridedShard(0, 3)}}, {"bias", {StridedShard(0, 3)}}});
+    dtensor::distribute_parameters(module, mesh, {{"weight", {StridedShard(0, 3)}}, {"bias", {StridedShard(0, 3)}}});
   } else if (ends_with("c_fc")) {
-    distribute_parameters(module, mesh, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
+    dtensor::distribute_parameters(module, mesh, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
   } else if (ends_with("c_proj")) {
-    distribute_parameters(module, mesh, {{"weight", {Shard(1)}}});
+    dtensor::distribute_parameters(module, mesh, {{"weight", {Shard(1)}}});
   }
 }
 
@@ -122,11 +122,11 @@ COHORT_WORKER(dtensor_gpt_counts) {
   auto gpt = make_gpt(0);
   distribute_module(*gpt, mesh, shard_block);
   const auto tokens = at::arange(3 * (kTime + 1)).view({3, kTime + 1});
-  const auto start = comm_counts();
+  const auto start = dtensor::comm_counts();
   const auto loss = loss_of(gpt, tokens);
-  const auto forward = comm_counts() - start;
+  const auto forward = dtensor::comm_counts() - start;
   loss.backward();
-  const auto both = comm_counts() - start;
+  const auto both = dtensor::comm_counts() - start;
   // Per block: attention and MLP, once forward and once backward.
   REQUIRE(forward.all_reduce == 2 * 2 && both.all_reduce == 2 * 4);
   REQUIRE(both.total() == both.all_reduce);
@@ -140,8 +140,8 @@ COHORT_WORKER(dtensor_autocast) {
   const auto mesh = mesh_of_all();
   at::manual_seed(0);
   torch::nn::Sequential net(torch::nn::Linear(6, 8), torch::nn::GELU(), torch::nn::Linear(8, 4));
-  distribute_parameters(*net[0], mesh, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
-  distribute_parameters(*net[2], mesh, {{"weight", {Shard(1)}}});
+  dtensor::distribute_parameters(*net[0], mesh, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
+  dtensor::distribute_parameters(*net[2], mesh, {{"weight", {Shard(1)}}});
   distribute_module(*net, mesh);
   at::Tensor out;
   {

@@ -46,7 +46,7 @@ def kill_tree(root):
 
 
 def run(command, timeout, **options):
-    """subprocess.run() with captured text, of which nothing is left after a time-out."""
+    """subprocess.run() with captured text, of which nothing is left after a timeout."""
     command = [str(word) for word in command]
     return finish(subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options), timeout)
 

@@ -38,7 +38,7 @@ TEST(WorkerEnvironment, SnapshotsAreThisLaunchersAndTheLocalRankTheRealOne) {
   LaunchPlan plan = plan_of_four();
   plan.virtual_local_rank = true;
   const Variables inherited = {{"COHORT_SNAPSHOTS", "another:0"}};
-  EXPECT_EQ(variables_of(2, inherited, plan, {.vault = "name"})["COHORT_SNAPSHOTS"], "name:2");
+  EXPECT_EQ(variables_of(2, inherited, plan, {.snapshot_server = "name"})["COHORT_SNAPSHOTS"], "name:2");
   EXPECT_FALSE(variables_of(2, inherited, plan).contains("COHORT_SNAPSHOTS"));
 }
 

@@ -6,7 +6,7 @@
 
 #include "cohort/base/log/log.h"
 #include "cohort/base/text/text.h"
-#include "cohort/rendezvous/scheduler_flags.h"
+#include "cohort/rendezvous/environment/scheduler_flags.h"
 #include "tests/fuzz/fuzz.h"
 #include "tools/cohort/config_file.h"
 #include "tools/cohort/run.h"

@@ -1,5 +1,5 @@
 // SLURM's lists of hosts and of numbers.
-#include "cohort/rendezvous/hostlist.h"
+#include "cohort/rendezvous/environment/hostlist.h"
 
 #include "tests/fuzz/fuzz.h"
 

@@ -308,19 +308,19 @@ def image_file(image, kind, **options):
 
 # The first byte of these chooses mode and layout.
 def jpegs():
-    colours, exif = pattern("RGB"), Image.Exif()
+    colors, exif = pattern("RGB"), Image.Exif()
     exif[0x0112] = 6
-    baseline = image_file(colours, "JPEG", subsampling=2)
+    baseline = image_file(colors, "JPEG", subsampling=2)
     size_at = baseline.index(b"\xff\xc0") + 5
     return {
-        "colours": b"\x03" + baseline,
-        "interleaved": b"\x23" + image_file(colours, "JPEG", subsampling=0),
+        "colors": b"\x03" + baseline,
+        "interleaved": b"\x23" + image_file(colors, "JPEG", subsampling=0),
         "small": b"\x43" + image_file(pattern("RGB", 64, 48), "JPEG", subsampling=1, quality=20),
-        "grey": b"\x01" + image_file(pattern("L"), "JPEG"),
+        "gray": b"\x01" + image_file(pattern("L"), "JPEG"),
         "cmyk": b"\x00" + image_file(pattern("CMYK"), "JPEG"),
-        "progressive": b"\x03" + image_file(colours, "JPEG", progressive=True),
-        "restarts": b"\x03" + image_file(colours, "JPEG", restart_marker_blocks=1),
-        "turned": b"\x83" + image_file(colours, "JPEG", exif=exif),
+        "progressive": b"\x03" + image_file(colors, "JPEG", progressive=True),
+        "restarts": b"\x03" + image_file(colors, "JPEG", restart_marker_blocks=1),
+        "turned": b"\x83" + image_file(colors, "JPEG", exif=exif),
         "huge": b"\x03" + baseline[:size_at] + b"\x02\x00\x02\x00" + baseline[size_at + 4:],
         "cut": b"\x03" + baseline[:-30],
     }
@@ -330,27 +330,27 @@ def png_chunk(name, data):
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
-def png(width, height, depth, colour, rows, *chunks, interlaced=0):
-    return (b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced))
+def png(width, height, depth, color, rows, *chunks, interlaced=0):
+    return (b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlaced))
             + b"".join(png_chunk(*chunk) for chunk in chunks) + png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b""))
 
 
 def pngs():
     exif = Image.Exif()
     exif[0x0112] = 8
-    grey16 = b"".join(b"\0" + struct.pack(">5H", *range(y * 999, y * 999 + 5)) for y in range(4))
+    gray16 = b"".join(b"\0" + struct.pack(">5H", *range(y * 999, y * 999 + 5)) for y in range(4))
     # A 5 x 4 image in passes of 1, 1, 0, 2 (of 2 rows), 1 and 2 rows.
     passes = b"\0a" + b"\0b" + b"\0cd" + b"\0efg" + b"\0hi\0jk" + b"\0lmnop\0qrstu"
     palette = bytes(range(48))
     return {
         "rgb": b"\x03" + image_file(pattern("RGB"), "PNG"),
         "rgba": b"\x20" + image_file(pattern("RGBA"), "PNG"),
-        "grey": b"\x01" + image_file(pattern("L"), "PNG"),
-        "grey_alpha": b"\x02" + image_file(pattern("LA"), "PNG"),
+        "gray": b"\x01" + image_file(pattern("L"), "PNG"),
+        "gray_alpha": b"\x02" + image_file(pattern("LA"), "PNG"),
         "one_bit": b"\x03" + image_file(pattern("L").convert("1"), "PNG"),
         "turned": b"\x84" + image_file(pattern("RGB"), "PNG", exif=exif),
         "palette": b"\x04" + png(4, 2, 4, 3, b"\0\x12\x34\0\xfe\xdc", (b"PLTE", palette), (b"tRNS", bytes(range(0, 160, 10)))),
-        "sixteen": b"\x00" + png(5, 4, 16, 0, grey16, (b"tRNS", b"\x03\xe8"), (b"gAMA", b"\0\0\xb1\x8f")),
+        "sixteen": b"\x00" + png(5, 4, 16, 0, gray16, (b"tRNS", b"\x03\xe8"), (b"gAMA", b"\0\0\xb1\x8f")),
         "interlaced": b"\x03" + png(5, 4, 8, 0, passes, interlaced=1),
         "texts": b"\x03" + png(1, 1, 8, 0, b"\0x", (b"tEXt", b"a\0b"), (b"zTXt", b"a\0\0" + zlib.compress(b"b" * 1000)),
                                (b"iCCP", b"p\0\0" + zlib.compress(b"profile"))),

@@ -42,14 +42,14 @@ TEST(Placement, TextsArePythons) {
 }
 
 TEST(Placement, NegativeDimsCountFromTheEnd) {
-  EXPECT_EQ(normalize_placements({Shard(-1), Replicate(), StridedShard(-3, 2), Partial()}, 3),
+  EXPECT_EQ(mesh::normalize_placements({Shard(-1), Replicate(), StridedShard(-3, 2), Partial()}, 3),
             (Placements{Shard(2), Replicate(), StridedShard(0, 2), Partial()}));
 }
 
 TEST(Placement, WrongUseMessage) {
-  EXPECT_EQ(error_of([] { normalize_placements({Shard(2)}, 2); }),
+  EXPECT_EQ(error_of([] { mesh::normalize_placements({Shard(2)}, 2); }),
             "Dimension out of range (expected to be in range of [-2, 1], but got 2)");
-  EXPECT_EQ(error_of([] { Placement(Replicate()).dim(); }), "Replicate() has no dim");
+  EXPECT_EQ(error_of([] { Placement(Replicate()).dim(); }), "[cohort] Replicate() has no dim");
   EXPECT_EQ(error_of([] { Placement(Partial()).split_factor(); }), "[cohort] Partial(sum) has no split_factor");
   EXPECT_EQ(error_of([] { Placement(Shard(0)).reduce_op(); }), "[cohort] Shard(dim=0) has no reduce_op");
 }

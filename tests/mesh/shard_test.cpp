@@ -30,9 +30,9 @@ at::Tensor part_by_chunks(const at::Tensor& tensor, const Placement& placement, 
   return at::cat(parts, placement.dim());
 }
 
-at::Tensor part_by_ranges(const at::Tensor& tensor, const std::vector<IndexRanges>& held) {
+at::Tensor part_by_ranges(const at::Tensor& tensor, const std::vector<base::IndexRanges>& held) {
   auto part = tensor;
-  for (size_t dim = 0; dim < held.size(); ++dim) part = take_ranges(part, static_cast<int64_t>(dim), held[dim]);
+  for (size_t dim = 0; dim < held.size(); ++dim) part = mesh::take_ranges(part, static_cast<int64_t>(dim), held[dim]);
   return part;
 }
 
@@ -59,9 +59,9 @@ void expect_parts_by_chunks(const Numbers& global_shape, const Numbers& mesh_sha
       if (placements[axis].is_shard_like())
         expected = part_by_chunks(expected, placements[axis], mesh_shape[axis], coordinate[axis]);
     }
-    const auto held = held_ranges(global_shape, mesh_shape, coordinate, placements);
+    const auto held = mesh::held_ranges(global_shape, mesh_shape, coordinate, placements);
     ASSERT_TRUE(at::equal(part_by_ranges(whole, held), expected));
-    const auto part = compute_local_shape_and_global_offset(global_shape, mesh_shape, coordinate, placements);
+    const auto part = mesh::compute_local_shape_and_global_offset(global_shape, mesh_shape, coordinate, placements);
     ASSERT_EQ(c10::IntArrayRef(part.shape), expected.sizes());
     for (size_t dim = 0; dim < held.size(); ++dim) {
       for (size_t i = 0; i < held[dim].size(); ++i) {
@@ -80,12 +80,12 @@ TEST(Shard, ChunksAreThoseOfChunk) {
     for (int64_t num_chunks = 1; num_chunks <= 5; ++num_chunks) {
       const auto chunks = chunks_of(at::arange(size), num_chunks, 0);
       for (int64_t index = 0; index < num_chunks; ++index) {
-        const auto range = chunk_range(size, num_chunks, index);
+        const auto range = mesh::chunk_range(size, num_chunks, index);
         EXPECT_TRUE(at::equal(chunks[index], at::arange(range.begin, range.end)));
         EXPECT_TRUE(range.size() > 0 || range.begin == size);
-        EXPECT_GE(padded_shard_size(Shard(0), size, num_chunks), range.size());
+        EXPECT_GE(mesh::padded_shard_size(Shard(0), size, num_chunks), range.size());
       }
-      EXPECT_EQ(padded_shard_size(Shard(0), size, num_chunks), (size + num_chunks - 1) / num_chunks);
+      EXPECT_EQ(mesh::padded_shard_size(Shard(0), size, num_chunks), (size + num_chunks - 1) / num_chunks);
     }
   }
 }
@@ -125,53 +125,55 @@ TEST(Shard, ThreeAxesOnOneDimension) {
 }
 
 TEST(Shard, NothingOfADimensionWithoutElements) {
-  const auto part = compute_local_shape_and_global_offset({0, 4}, {2}, {1}, {Shard(0)});
-  EXPECT_EQ(part, (LocalPart{{0, 4}, {0, 0}}));
-  EXPECT_EQ(compute_local_shape_and_global_offset({0}, {2}, {1}, {Replicate()}), (LocalPart{{0}, {0}}));
-  EXPECT_EQ(compute_local_shape_and_global_offset({}, {2}, {1}, {Partial()}), (LocalPart{{}, {}}));
+  const auto part = mesh::compute_local_shape_and_global_offset({0, 4}, {2}, {1}, {Shard(0)});
+  EXPECT_EQ(part, (mesh::LocalShard{{0, 4}, {0, 0}}));
+  EXPECT_EQ(mesh::compute_local_shape_and_global_offset({0}, {2}, {1}, {Replicate()}), (mesh::LocalShard{{0}, {0}}));
+  EXPECT_EQ(mesh::compute_local_shape_and_global_offset({}, {2}, {1}, {Partial()}), (mesh::LocalShard{{}, {}}));
 }
 
 TEST(Shard, NegativeDimsCountFromTheEnd) {
-  EXPECT_EQ(compute_local_shape_and_global_offset({3, 5}, {2}, {1}, {Shard(-1)}), (LocalPart{{3, 2}, {0, 3}}));
+  EXPECT_EQ(mesh::compute_local_shape_and_global_offset({3, 5}, {2}, {1}, {Shard(-1)}),
+            (mesh::LocalShard{{3, 2}, {0, 3}}));
 }
 
 TEST(Shard, LocalStridesKeepTheOrderOfMemory) {
-  EXPECT_EQ(compute_local_stride({12, 4, 1}, {1, 3, 4}), (Numbers{12, 4, 1}));
-  EXPECT_EQ(compute_local_stride({1, 2, 6}, {2, 3, 2}), (Numbers{1, 2, 6}));
-  EXPECT_EQ(compute_local_stride({4, 1, 12}, {3, 2, 5}), (Numbers{2, 1, 6}));
+  EXPECT_EQ(mesh::compute_local_stride({12, 4, 1}, {1, 3, 4}), (Numbers{12, 4, 1}));
+  EXPECT_EQ(mesh::compute_local_stride({1, 2, 6}, {2, 3, 2}), (Numbers{1, 2, 6}));
+  EXPECT_EQ(mesh::compute_local_stride({4, 1, 12}, {3, 2, 5}), (Numbers{2, 1, 6}));
 }
 
 TEST(Shard, PaddingComesAndGoes) {
   const auto tensor = at::arange(6).view({2, 3});
-  const auto padded = pad_tensor(tensor, 1, 2);
+  const auto padded = mesh::pad_tensor(tensor, 1, 2);
   EXPECT_TRUE(at::equal(padded, at::tensor({0, 1, 2, 0, 0, 3, 4, 5, 0, 0}, at::kLong).view({2, 5})));
-  EXPECT_TRUE(at::equal(unpad_tensor(padded, 1, 2), tensor));
-  EXPECT_TRUE(pad_tensor(tensor, 0, 0).is_same(tensor));
-  EXPECT_TRUE(unpad_tensor(tensor, 0, 0).is_same(tensor));
+  EXPECT_TRUE(at::equal(mesh::unpad_tensor(padded, 1, 2), tensor));
+  EXPECT_TRUE(mesh::pad_tensor(tensor, 0, 0).is_same(tensor));
+  EXPECT_TRUE(mesh::unpad_tensor(tensor, 0, 0).is_same(tensor));
 }
 
 TEST(Shard, TakesViewsOfSingleRanges) {
   const auto tensor = at::arange(6);
-  EXPECT_EQ(take_ranges(tensor, 0, {{2, 4}}).data_ptr(), tensor.narrow(0, 2, 1).data_ptr());
-  EXPECT_TRUE(at::equal(take_ranges(tensor, 0, {{4, 6}, {0, 1}}), at::tensor({4, 5, 0}, at::kLong)));
-  EXPECT_EQ(take_ranges(tensor, 0, {}).numel(), 0);
+  EXPECT_EQ(mesh::take_ranges(tensor, 0, {{2, 4}}).data_ptr(), tensor.narrow(0, 2, 1).data_ptr());
+  EXPECT_TRUE(at::equal(mesh::take_ranges(tensor, 0, {{4, 6}, {0, 1}}), at::tensor({4, 5, 0}, at::kLong)));
+  EXPECT_EQ(mesh::take_ranges(tensor, 0, {}).numel(), 0);
 }
 
 TEST(Shard, WrongArgumentsMessage) {
-  EXPECT_EQ(error_of([] { chunk_range(3, 0, 0); }), "Expected num_chunks > 0, got 0");
-  EXPECT_EQ(error_of([] { chunk_range(-1, 2, 0); }), "[cohort] Expected size >= 0, got -1");
-  EXPECT_EQ(error_of([] { chunk_range(3, 2, 2); }), "[cohort] Expected 0 <= index < num_chunks, got 2 of 2");
-  EXPECT_EQ(error_of([] { shard_ranges(StridedShard(0, 0), 3, 2, 0); }), "[cohort] Expected split_factor > 0, got 0");
+  EXPECT_EQ(error_of([] { mesh::chunk_range(3, 0, 0); }), "Expected num_chunks > 0, got 0");
+  EXPECT_EQ(error_of([] { mesh::chunk_range(-1, 2, 0); }), "[cohort] Expected size >= 0, got -1");
+  EXPECT_EQ(error_of([] { mesh::chunk_range(3, 2, 2); }), "[cohort] Expected 0 <= index < num_chunks, got 2 of 2");
+  EXPECT_EQ(error_of([] { mesh::shard_ranges(StridedShard(0, 0), 3, 2, 0); }),
+            "[cohort] Expected split_factor > 0, got 0");
   EXPECT_EQ(error_of([] {
-              held_ranges({3}, {2}, {0, 0}, {Shard(0)});
+              mesh::held_ranges({3}, {2}, {0, 0}, {Shard(0)});
             }),
             "[cohort] Expected one placement and one coordinate per mesh dim, but found 1 placements, 2 coordinates "
             "and 1 mesh "
             "dims.");
-  EXPECT_EQ(error_of([] { held_ranges({3}, {2}, {0}, {Shard(1)}); }),
+  EXPECT_EQ(error_of([] { mesh::held_ranges({3}, {2}, {0}, {Shard(1)}); }),
             "Dimension out of range (expected to be in range of [-1, 0], but got 1)");
   EXPECT_EQ(error_of([] {
-              compute_local_stride({1}, {2, 3});
+              mesh::compute_local_stride({1}, {2, 3});
             }),
             "[cohort] Expected a stride per dimension, but found 1 strides and 2 dimensions.");
 }

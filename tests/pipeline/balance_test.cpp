@@ -12,17 +12,17 @@ namespace {
 using Counts = std::vector<int>;
 
 TEST(Balance, SlowestStageIsAsFastAsItCanBe) {
-  EXPECT_EQ(*balanced_counts({1, 1, 1, 1}, 2), (Counts{2, 2}));
-  EXPECT_EQ(*balanced_counts({9, 1, 1, 1}, 2), (Counts{1, 3}));
-  EXPECT_EQ(*balanced_counts({1, 1, 1, 9}, 3), (Counts{1, 2, 1}));
-  EXPECT_EQ(*balanced_counts({3, 1, 4}, 3), (Counts{1, 1, 1}));
-  EXPECT_EQ(*balanced_counts({3, 1, 4}, 1), (Counts{3}));
+  EXPECT_EQ(*plan_counts({1, 1, 1, 1}, 2), (Counts{2, 2}));
+  EXPECT_EQ(*plan_counts({9, 1, 1, 1}, 2), (Counts{1, 3}));
+  EXPECT_EQ(*plan_counts({1, 1, 1, 9}, 3), (Counts{1, 2, 1}));
+  EXPECT_EQ(*plan_counts({3, 1, 4}, 3), (Counts{1, 1, 1}));
+  EXPECT_EQ(*plan_counts({3, 1, 4}, 1), (Counts{3}));
 }
 
 TEST(Balance, OthersAreAsEvenAsTheyCanBe) {
-  EXPECT_EQ(*balanced_counts({10, 1, 1, 1, 1}, 3), (Counts{1, 2, 2}));
-  EXPECT_EQ(*balanced_counts({1, 1, 1, 1, 1, 1, 10}, 4), (Counts{2, 2, 2, 1}));
-  EXPECT_EQ(*balanced_counts({0, 0, 5, 0}, 2), (Counts{1, 3}));
+  EXPECT_EQ(*plan_counts({10, 1, 1, 1, 1}, 3), (Counts{1, 2, 2}));
+  EXPECT_EQ(*plan_counts({1, 1, 1, 1, 1, 1, 10}, 4), (Counts{2, 2, 2, 1}));
+  EXPECT_EQ(*plan_counts({0, 0, 5, 0}, 2), (Counts{1, 3}));
 }
 
 // All ways to cut `costs`: the least of their largest sums.
@@ -42,7 +42,7 @@ TEST(Balance, IsTheBestOfAllWays) {
     std::vector<double> costs(4 + random() % 7);
     for (double& cost : costs) cost = static_cast<double>(random() % 20);
     const int num_stages = 1 + static_cast<int>(random() % 4);
-    const Counts counts = *balanced_counts(costs, num_stages);
+    const Counts counts = *plan_counts(costs, num_stages);
     ASSERT_TRUE(check_counts(counts, costs.size()));
     double largest = 0;
     size_t next = 0;
@@ -56,10 +56,10 @@ TEST(Balance, IsTheBestOfAllWays) {
 }
 
 TEST(Balance, RefusalsMessage) {
-  EXPECT_EQ(balanced_counts({1, 2}, 3).error().describe(),
+  EXPECT_EQ(plan_counts({1, 2}, 3).error().describe(),
             "pipeline: 2 layers cannot be split over 3 stages\n"
             "  hint: use fewer stages: each needs at least one layer");
-  EXPECT_EQ(balanced_counts({1, -2}, 1).error().describe(), "pipeline: layer 1 cannot cost -2");
+  EXPECT_EQ(plan_counts({1, -2}, 1).error().describe(), "pipeline: layer 1 cannot cost -2");
   for (const Counts& counts : {Counts{1, 3}, Counts{0, 5}, Counts{}, Counts{6, -1}}) {
     EXPECT_FALSE(check_counts(counts, 5)) << counts.size();
   }

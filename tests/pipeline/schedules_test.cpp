@@ -77,7 +77,7 @@ TEST(Lowering, RefusesListsThatNothingCanBeAddedTo) {
             "by a downstream compute op.");
 }
 
-TEST(Lowering, NeighboursOnOneRankSendNothing) {
+TEST(Lowering, NeighborsOnOneRankSendNothing) {
   const auto order = parse_csv("plan.csv", "0F0,1F0,1B0,0B0\n");
   EXPECT_EQ(csv_text(*add_send_receive(*order, {0, 0})), "0F0,1F0,1B0,0B0\r\n");
 }

@@ -168,14 +168,14 @@ def wrong_arguments(rank, size):
 
 def test_wrong_arguments_raise_value_errors_and_leave_the_group_well():
     for rank, (errors, total) in enumerate(run_ranks(wrong_arguments, 2)):
-        expected = ["broadcast: root 2 is out of range. Valid ranks are 0 to 1",
-                    "reduce: root 3 is out of range. Valid ranks are 0 to 1",
-                    "gather: root 2 is out of range. Valid ranks are 0 to 1",
-                    "scatter: root 2 is out of range. Valid ranks are 0 to 1",
-                    "broadcast: root -1 is out of range. Valid ranks are 0 to 1",
+        expected = ["[cohort] broadcast: root 2 is out of range. Valid ranks are 0 to 1",
+                    "[cohort] reduce: root 3 is out of range. Valid ranks are 0 to 1",
+                    "[cohort] gather: root 2 is out of range. Valid ranks are 0 to 1",
+                    "[cohort] scatter: root 2 is out of range. Valid ranks are 0 to 1",
+                    "[cohort] broadcast: root -1 is out of range. Valid ranks are 0 to 1",
                     f"[cohort] all_gather needs a tensor of 4 elements at place {rank} of the list, this rank's, got 3",
                     f"[cohort] reduce_scatter needs a tensor of 3 elements at place {rank} of the list, this rank's, got 2",
-                    "all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32",
+                    "[cohort] all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32",
                     "Invalid destination rank: destination rank should not be the same as the rank of the current process."]
         assert errors == [("ValueError", text) for text in expected]
         assert total == [2, 2]
@@ -197,7 +197,7 @@ dist.destroy_process_group()
 
 
 def test_frames_where_they_are_asked_for():
-    text = "broadcast: root 2 is out of range. Valid ranks are 0 to 1"
+    text = "[cohort] broadcast: root 2 is out of range. Valid ranks are 0 to 1"
     for plain, framed in zip(errors_of_script(WRONG_ROOT), errors_of_script(WRONG_ROOT, TORCH_SHOW_CPP_STACKTRACES="1")):
         assert plain == text + "\n"
         assert text + "\nException raised from check_root at " in framed, framed

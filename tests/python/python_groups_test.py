@@ -146,7 +146,7 @@ REFUSED = {
 @pytest.mark.parametrize("backend", REFUSED)
 def test_refused_combination_message(backend):
     for kind, text in run_ranks(refusal(backend), 1, backend=None):
-        assert kind == "ValueError" and re.fullmatch(REFUSED[backend], text), text
+        assert kind == "ValueError" and re.fullmatch(r"\[cohort\] " + REFUSED[backend], text), text
 
 
 def with_pytorchs_own(rank, size):

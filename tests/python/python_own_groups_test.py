@@ -56,7 +56,7 @@ def test_group_of_one_rank_over_the_store_of_all(backend, prefix):
         (([11, 13, 15], 2), ([1, 2, 3], 1)), (([11, 13, 15], 2), ([10, 11, 12], 1))]
 
 
-# Each has other members, in another order, so that a roll call which meets another's has two processes for a rank.
+# Each has other members, in another order, so that a membership check which meets another's has two processes for a rank.
 def several_with_one_prefix_each(backend):
     def rank_main(rank, size):
         store = store_of(rank, size)

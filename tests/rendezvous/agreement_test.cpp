@@ -1,4 +1,4 @@
-#include "cohort/rendezvous/agreement.h"
+#include "cohort/rendezvous/rounds/agreement.h"
 
 #include <gtest/gtest.h>
 

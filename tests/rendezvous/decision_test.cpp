@@ -1,5 +1,5 @@
 // The leader's decisions, without nodes, stores or time.
-#include "cohort/rendezvous/decision.h"
+#include "cohort/rendezvous/rounds/decision.h"
 
 #include <gtest/gtest.h>
 

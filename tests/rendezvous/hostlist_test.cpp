@@ -1,4 +1,4 @@
-#include "cohort/rendezvous/hostlist.h"
+#include "cohort/rendezvous/environment/hostlist.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 
 #include "cohort/base/net/port.h"
 #include "cohort/base/system/env.h"
-#include "cohort/rendezvous/records.h"
+#include "cohort/rendezvous/rounds/records.h"
 #include "cohort/store/stream/socket.h"
 #include "cohort/store/tcp/tcp_client.h"
 #include "cohort/store/tcp/tcp_server.h"

@@ -1,4 +1,4 @@
-#include "cohort/rendezvous/own_host.h"
+#include "cohort/rendezvous/environment/own_host.h"
 
 #include <gtest/gtest.h>
 

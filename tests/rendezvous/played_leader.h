@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "cohort/rendezvous/records.h"
+#include "cohort/rendezvous/rounds/records.h"
 #include "cohort/store/tcp/tcp_client.h"
 
 namespace cohort::rendezvous {

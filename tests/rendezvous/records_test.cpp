@@ -1,4 +1,4 @@
-#include "cohort/rendezvous/records.h"
+#include "cohort/rendezvous/rounds/records.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cohort/rendezvous/scheduler_environment.h"
+#include "cohort/rendezvous/environment/scheduler_environment.h"
 
 #include <gtest/gtest.h>
 
@@ -199,7 +199,7 @@ TEST(SchedulerEnvironment, KubernetesAndPmixTellTheRankAlone) {
             "PMIx tells the number of ranks only to MPI programs: set WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
 }
 
-TEST(SchedulerEnvironment, PortsOfNeighbouringJobsAndStepsDiffer) {
+TEST(SchedulerEnvironment, PortsOfNeighboringJobsAndStepsDiffer) {
   std::set<int> ports;
   for (int job = 1'000'000; job < 1'001'000; ++job) {
     for (int step = 0; step < 16; ++step) {

@@ -1,4 +1,4 @@
-#include "cohort/rendezvous/scheduler_flags.h"
+#include "cohort/rendezvous/environment/scheduler_flags.h"
 
 #include <gtest/gtest.h>
 

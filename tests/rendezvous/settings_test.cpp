@@ -1,4 +1,4 @@
-#include "cohort/rendezvous/settings.h"
+#include "cohort/rendezvous/environment/settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -22,7 +22,7 @@ constexpr DType kDTypes[] = {DType::kFloat32, DType::kInt64, DType::kUInt8};
 
 std::set<size_t> counts_for(int world_size) {
   const auto size = static_cast<size_t>(world_size);
-  // Inline limits, direct limits, slots of 4 KiB and their multiples, and neighbours of all these.
+  // Inline limits, direct limits, slots of 4 KiB and their multiples, and neighbors of all these.
   return {0, 1, size - 1, size, size + 1, 3, 6, 7, 13, 24, 25, 1000, 1024, 1025, 4096, 8193, 33000};
 }
 

@@ -22,7 +22,7 @@ struct ExchangeRanks::Shared {
   std::atomic<bool> is_aborted[kMaxRanks];
 };
 
-class ExchangeRanks::Notes final : public Neighbours {
+class ExchangeRanks::Notes final : public Neighbors {
  public:
   Notes(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
   Outcome failure() override {
@@ -72,7 +72,7 @@ std::unique_ptr<Exchange> ExchangeRanks::make(int rank, std::chrono::millisecond
                         .channel = [this](int source, int destination) { return channel(source, destination); },
                         .global_ranks = global_ranks,
                         .regions = regions_[static_cast<size_t>(rank)].get(),
-                        .neighbours = notes_[static_cast<size_t>(rank)].get()});
+                        .neighbors = notes_[static_cast<size_t>(rank)].get()});
 }
 
 void ExchangeRanks::set_lost(int rank, bool is_lost) {

@@ -28,7 +28,7 @@ class ExchangeRanks {
   uint8_t* arena(int rank) const { return reinterpret_cast<uint8_t*>(arenas_[static_cast<size_t>(rank)]->data()); }
   std::unique_ptr<Exchange> make(int rank, std::chrono::milliseconds timeout = std::chrono::seconds(60),
                                  const std::vector<int>& global_ranks = {});
-  /// What the neighbours of all ranks say from now on.
+  /// What the neighbors of all ranks say from now on.
   void set_lost(int rank, bool is_lost = true);
   void set_aborted(int rank);
   /// Number of failures that this rank's exchange reported. Of this process.

@@ -30,7 +30,7 @@ struct PlannedMessage {
 };
 
 // The same on every rank. Messages of one source, destination and tag have one size, so that their order may be any when
-// receives are from any source; what arrives is recognised by its first bytes.
+// receives are from any source; what arrives is recognized by its first bytes.
 std::vector<PlannedMessage> plan_messages(int world_size, int num_messages, uint32_t seed) {
   std::mt19937 random(seed);
   const size_t sizes[] = {0, 4, 40, kInlineBytes, kInlineBytes + 1, 5000, kChunkBytes, 2 * kChunkBytes + 1, 300'000};

@@ -46,7 +46,7 @@ uint64_t random_element(DType dtype, std::mt19937_64& random) {
   const uint64_t unit = uint64_t{1} << mantissa_bits, infinity = top - unit, one = (top >> 1) - unit;
   const uint64_t sign = bits & 1 ? top : 0;
   const uint64_t mantissa = (bits >> 1) & (unit - 1);
-  // Zero, one, infinity, largest, quiet, signalling and full NaN, numbers below the normal range.
+  // Zero, one, infinity, largest, quiet NaN, signaling NaN, NaN with all bits set, numbers below the normal range.
   const uint64_t corners[] = {0,       one, infinity, infinity - 1, infinity + unit / 2, infinity + 1,
                               top - 1, 1,   unit - 1, unit};
   if (kind == 0) return bits & mask;
@@ -260,7 +260,7 @@ std::vector<T> reduced(DType dtype, ReduceOp op, InstructionSet set, T a, T b) {
 }
 
 TEST(Kernels, GiveTheValuesOfTheContract) {
-  constexpr uint32_t kOne = 0x3f800000, kNan = 0xffabcdef, kSignalling = 0x7f800001, kMinusZero = 0x80000000;
+  constexpr uint32_t kOne = 0x3f800000, kNan = 0xffabcdef, kSignaling = 0x7f800001, kMinusZero = 0x80000000;
   for (const InstructionSet set : available_instruction_sets()) {
     SCOPED_TRACE(name_of(set));
     const auto is = [set](auto expected, DType dtype, ReduceOp op, auto a, auto b) {
@@ -269,13 +269,13 @@ TEST(Kernels, GiveTheValuesOfTheContract) {
         ASSERT_EQ(x, expected) << name_of(dtype) << " " << name_of(op);
       }
     };
-    is(uint32_t{0x7fc00000}, DType::kFloat32, ReduceOp::kSum, kNan, kSignalling);
+    is(uint32_t{0x7fc00000}, DType::kFloat32, ReduceOp::kSum, kNan, kSignaling);
     is(uint32_t{0x7fc00000}, DType::kFloat32, ReduceOp::kSum, 0x7f800000u, 0xff800000u);  // inf - inf
     is(uint16_t{0x7e00}, DType::kFloat16, ReduceOp::kSum, 0xfe01, 0x3c00);
     is(uint16_t{0x7fc0}, DType::kBFloat16, ReduceOp::kSum, 0xffab, 0x3f80);
     is(kNan, DType::kFloat32, ReduceOp::kMin, kNan, kOne);
     is(kOne, DType::kFloat32, ReduceOp::kMin, kOne, kNan);
-    is(kSignalling, DType::kFloat32, ReduceOp::kMax, kSignalling, kOne);
+    is(kSignaling, DType::kFloat32, ReduceOp::kMax, kSignaling, kOne);
     is(kMinusZero, DType::kFloat32, ReduceOp::kMax, kMinusZero, 0u);
     is(uint16_t{0x8000}, DType::kFloat16, ReduceOp::kMax, 0x8000, 0);
     is(uint16_t{0xfe01}, DType::kFloat16, ReduceOp::kMin, 0xfe01, 0x3c00);

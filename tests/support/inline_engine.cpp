@@ -23,7 +23,7 @@ class InlineEngine final : public GradientEngine {
   explicit InlineEngine(EngineInput input)
       : parameters_(std::move(input.parameters)),
         options_(std::move(input.options)),
-        reader_(input.reader),
+        audience_(input.audience),
         plan_(std::move(input.first_plan)),
         gradient_dtype_(input.gradient_dtype),
         caller_streams_(parameters_),
@@ -167,12 +167,12 @@ class InlineEngine final : public GradientEngine {
 
   void check_all_used() const {
     if (std::count(is_ready_.begin(), is_ready_.end(), 0) == 0) return;
-    throw_unfinished(options_, reader_, "the step cannot end", is_ready_);
+    throw_unfinished(options_, audience_, "the step cannot end", is_ready_);
   }
 
   std::vector<at::Tensor> parameters_;
   ReducerOptions options_;
-  Reader reader_;
+  Audience audience_;
   BucketPlan plan_;
   std::optional<at::ScalarType> gradient_dtype_;
   CommHook hook_;

@@ -11,7 +11,7 @@
 namespace {
 
 int run(int argc, char** argv) {
-  // Time-outs that tests provoke need no files; tests of these files ask for them.
+  // Timeouts that tests provoke need no files; tests of these files ask for them.
   if (!cohort::base::get_env("COHORT_TRACE_DUMP")) cohort::base::set_env("COHORT_TRACE_DUMP", "never");
   const int worker_exit = cohort::test::run_named_worker(argc, argv);
   if (worker_exit >= 0) return worker_exit;

@@ -13,7 +13,7 @@ namespace {
 struct TensorsInPlace {
   TensorsInPlace() {
     if (!std::getenv("COHORT_TEST_IN_PLACE")) return;
-    use_shared_allocator({.least_bytes = 1});
+    comm::use_shared_allocator({.least_bytes = 1});
     comm::set_staged_bytes(0);
     ddp::set_least_bytes_in_place(1);
   }

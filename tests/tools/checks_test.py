@@ -3,6 +3,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -11,10 +12,14 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CMAKE = "cohort_test(base SOURCES base/text_test.cpp)\n"
-GROUP = "#pragma once\nCOHORT_API void start();\n"
+GROUP = "#pragma once\nnamespace cohort { COHORT_API void start(); }\n"
 PUBLIC_HEADERS = """set(COHORT_PUBLIC_HEADERS cohort/cohort.h
     cohort/comm/group/group.h)  # one each
-set(COHORT_NARROW_HEADERS cohort/models/gpt.h)
+set(COHORT_NARROW_HEADERS cohort/models/gpt.h cohort/all.h)
+"""
+ALL = """#include "cohort/cohort.h"
+#include "cohort/comm/group/group.h"
+#include "cohort/models/gpt.h"
 """
 ENGLISH = """/// Returns the index; -1 if there
 /// is no line. It is no longer than 80, and this function is no slower than "What is it".
@@ -31,7 +36,37 @@ OPTIONS = """struct NetOptions {
   bool is_b() const { return b; }
   std::function<int(int c)> a = {};
   std::vector<int64_t> b = {1, 2};  // int c;
+  size_t d = size_t{512} << 10;
+  int e, f = 2;
 };
+"""
+NAMES = "# PyTorch's\noptim:: torch.optim\nstart torch.distributed.init_process_group\n"
+DECLARATIONS = """#include <string>
+#define COHORT_DONE(x) struct x {}
+struct ssl_st;
+namespace cohort {
+template <class T, int n = (1 > 0)>
+class COHORT_API Task final : public Base<T> { [[deprecated]] void run() { int local = 0; } };
+enum class Kind : int { kOne };
+using Tasks = std::vector<Task<int>>;
+using base::or_throw;
+inline constexpr int kLimits[] = {1, 2};
+[[nodiscard]] COHORT_API std::vector<std::string> run(const Task<int>& task = {}, int (*call)(int) = nullptr) noexcept;
+inline std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out; }
+void Task<int>::run();
+template <>
+struct Task<int> {};
+TORCH_MODULE(Net);
+using Old [[deprecated("use cohort::comm::New")]] = comm::New;
+class NetImpl;
+namespace { int hidden; }
+namespace fs = std::filesystem;
+}  // namespace cohort
+
+// Old names, until the next release.
+namespace cohort {
+using comm::run_all;
+}
 """
 PARITY = "# 1. Texts\n\n- **a** (1.2): b (c).\n  Status: "
 
@@ -65,8 +100,9 @@ def project(tmp_path):
 
     write("cohort/base/text/text.h", "#pragma once\n#include <string>\n")
     write("cohort/cohort.h", '#pragma once\n#include "cohort/comm/group/group.h"\n')
+    write("cohort/all.h", ALL)
     write("cohort/comm/group/group.h", GROUP)
-    write("cohort/models/gpt.h", "#pragma once\n#include <torch/nn/module.h>\n" + OPTIONS)
+    write("cohort/models/gpt.h", "#pragma once\n#include <torch/nn/module.h>\nnamespace cohort::models {\n" + OPTIONS + "}\n")
     write("docs/guide.md", options_page("`a`, `b`"))
     write("HACKING.md", "A picture:\n\n" + PICTURE)
     write("cohort/base/README.md", "`text/`: `text.h`; `system/`, `file/`\n")
@@ -83,6 +119,7 @@ def project(tmp_path):
     write("tests/e2e/mesh/goldens/net_test.safetensors", golden())
     write("tools/dev/setup.sh", "torch_version=2.13.0\n")
     write("tools/dev/budgets_allowed.txt", "# none\n")
+    write("tools/dev/pytorch_names.txt", NAMES)
     write("docs/environment_variables.md", "`RANK`\n")
     write("cohort/base/system/env_use.cpp", 'auto a = get_env("RANK");\n')
     write("docs/parity.md", "1. [Texts](parity/texts.md)\n")
@@ -97,7 +134,7 @@ def check(name, root, *options):
     return result.returncode, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("name", ["layers", "public_headers", "options", "budgets", "registered", "environment", "devices", "overrides", "errors",
+@pytest.mark.parametrize("name", ["layers", "public_headers", "namespaces", "options", "budgets", "registered", "environment", "devices", "overrides", "errors",
                                   "english", "parity", "goldens", "docs"])
 def test_sound_project_passes(project, name):
     assert check(name, project[1])[0] == 0
@@ -107,12 +144,12 @@ def test_sound_project_passes(project, name):
     ("layers", "cohort/base/text/text.cpp", '#include "cohort/comm/group/group.h"\n', "layer base must not include comm"),
     ("layers", "cohort/base/text/text.cpp", "#include <ATen/core/Tensor.h>\n", "base knows no LibTorch"),
     ("layers", "cohort/comm/group/a.cpp", '#include "cohort/cohort.h"\n', "is for users"),
-    ("layers", "cohort/comm/a.cpp", "\n", "not in a room of comm"),
-    ("layers", "cohort/comm/soup/a.cpp", "\n", "not in a room of comm"),
+    ("layers", "cohort/comm/a.cpp", "\n", "not in a subfolder of comm"),
+    ("layers", "cohort/comm/soup/a.cpp", "\n", "not in a subfolder of comm"),
     ("layers", "cohort/comm/start/a.cpp", '#include "cohort/comm/group/world.h"\n',
-     "room comm/start must not include comm/group"),
+     "subfolder comm/start must not include comm/group"),
     ("layers", "cohort/comm/gloo/a.cpp", '#include "cohort/comm/shm/shm_work.h"\n',
-     "room comm/gloo must not include comm/shm"),
+     "subfolder comm/gloo must not include comm/shm"),
     ("layers", "cohort/train/a.cpp", '#include "cohort/extras/train/logging/plot.h"\n', "layer train must not include extras/train"),
     ("layers", "cohort/extras/soup/a.cpp", "\n", "'extras/soup' is not a layer"),
     ("layers", "cohort/soup/a.cpp", "\n", "'soup' is not a layer"),
@@ -124,6 +161,13 @@ def test_sound_project_passes(project, name):
     ("public_headers", "cohort/cohort.h", '#include "cohort/comm/group/group.h"\n#include "cohort/models/gpt.h"\n',
      "reaches cohort/models/gpt.h, which"),
     ("public_headers", "cohort/cohort.h", "#pragma once\n", "cohort/cohort.h does not reach it"),
+    ("public_headers", "cohort/all.h", ALL.replace('#include "cohort/models/gpt.h"\n', ""),
+     "cohort/all.h:1: does not include cohort/models/gpt.h, which"),
+    ("public_headers", "cohort/all.h", ALL + '#include "cohort/base/text/text.h"\n',
+     "cohort/all.h:1: includes cohort/base/text/text.h, which cmake/public_headers.cmake does not list for users"),
+    ("public_headers", "cmake/public_headers.cmake", PUBLIC_HEADERS.replace(" cohort/all.h", ""), "does not list cohort/all.h"),
+    ("public_headers", "cmake/public_headers.cmake", PUBLIC_HEADERS + "set(COHORT_EXTRAS_HEADERS cohort/models/gpt.h)\n",
+     "does not list cohort/extras/all.h"),
     ("public_headers", "cohort/comm/group/group.h", "/// Private to this folder.\n" + GROUP, "says that it is private"),
     ("public_headers", "cohort/models/gpt.h", "#include <torch/torch.h>\n", "must not include <torch/torch.h>"),
     ("public_headers", "cohort/comm/group/group.h", "#include <nlohmann/json.hpp>\n", "must not include <nlohmann/json.hpp>"),
@@ -133,6 +177,8 @@ def test_sound_project_passes(project, name):
     ("public_headers", "cmake/public_headers.cmake", PUBLIC_HEADERS.replace("gpt.h", "gpt.h cohort/cohort.h"), "listed twice"),
     ("options", "docs/guide.md", options_page("`b`", "`a`"), "docs/guide.md:4: NetOptions declares a before b\n"),
     ("options", "docs/guide.md", options_page("`b`, `a`"), "docs/guide.md:3: NetOptions declares a before b\n"),
+    ("options", "docs/guide.md", options_page("`e`, `d`"), "docs/guide.md:3: NetOptions declares d before e\n"),
+    ("options", "docs/guide.md", options_page("`f`, `e`"), "docs/guide.md:3: NetOptions declares e before f\n"),
     ("options", "docs/guide.md", options_page("`c`"), "docs/guide.md:3: NetOptions has no member c\n"),
     ("options", "docs/guide.md", options_list("`b`: `a`,\n  or more", "`a` (1): x"), "docs/guide.md:5: NetOptions declares a before b\n"),
     ("options", "docs/guide.md", options_list("`b`, `a` (1): x"), "docs/guide.md:3: NetOptions declares a before b\n"),
@@ -142,7 +188,7 @@ def test_sound_project_passes(project, name):
      "cohort/base/wide.h:1: Wide has 21 data members, a class may have 20"),
     ("budgets", "cohort/base/wide.h", "struct A {\n  int a[2], b{1}, c = f(1, 2);\n  struct {\n" + "    int d;\n" * 18 + "  } e;\n};\n",
      "A has 21 data members"),
-    ("budgets", "README.md", "\n" * 201, "README.md:1: 201 lines, it may have 200"),
+    ("docs", "README.md", "\n" * 201, "README.md:1: 201 lines, it may have 200"),
     ("budgets", "cohort/base/long.cpp", "void f() {\n" + "g();\n" * 70 + "}\n", "f has 72 lines"),
     ("budgets", "cohort/base/wide.cpp", "int f(int a, int b, int c, int d, int e, int g, int h) { return a; }\n",
      "f takes 7 parameters"),
@@ -192,6 +238,16 @@ def test_sound_project_passes(project, name):
     ("docs", "cohort/comm/start/start.h", "#pragma once\n", "cohort/comm/README.md:1: does not name `start/`\n"),
     ("docs", "cohort/comm/group/parts/part.h", "#pragma once\n", "cohort/comm/README.md:1: does not name `group/parts/`\n"),
     ("docs", "cohort/comm/group/README.md", "Of `parts/`.\n", "cohort/comm/group/README.md:1: there is no `parts/`\n"),
+    ("namespaces", "cohort/base/text/text.h", "namespace cohort {\nstruct Text;\n}\n", "cohort/base/text/text.h:2: Text is in namespace cohort, but "
+     "tools/dev/pytorch_names.txt does not list it: move it into cohort::base\n"),
+    ("namespaces", "cohort/base/text/text.h", "namespace cohort::comm {\nint trim(int a);\n}\n",
+     "cohort/base/text/text.h:2: trim is in cohort::comm, but its folder's namespace is cohort::base\n"),
+    ("namespaces", "cohort/base/text/text.h", "namespace cohort::base {\nnamespace text {\nint a;\n}\n}\n",
+     "cohort/base/text/text.h:3: a is in cohort::base::text, which is more than one level below cohort\n"),
+    ("namespaces", "cohort/base/text/text.h", "struct Text {};\n", "cohort/base/text/text.h:1: Text is outside namespace cohort\n"),
+    ("namespaces", "cohort/comm/group/group.h", "#pragma once\n", "tools/dev/pytorch_names.txt:1: no header declares start in namespace cohort"),
+    ("namespaces", "tools/dev/pytorch_names.txt", NAMES + "start = a\n", 'tools/dev/pytorch_names.txt:4: a line is "NAME torch.NAME"'),
+    ("namespaces", "tools/dev/pytorch_names.txt", NAMES + "Options argument of stop\n", "Options is an argument of stop, which is not listed\n"),
     ("docs", "cohort/comm/README.md", "\n`group/`: `gone.h`\n", "cohort/comm/README.md:2: there is no `gone.h`\n"),
     ("docs", "cohort/comm/README.md", "`group/`: `base/gone.h`\n", "cohort/comm/README.md:1: there is no `base/gone.h`\n"),
     ("docs", "cohort/comm/README.md", "`group/`\n" + "\n" * 25, "cohort/comm/README.md:1: 26 lines, it may have 25\n"),
@@ -214,10 +270,28 @@ def test_fault_is_reported(project, name, path, text, message):
     assert message in output
 
 
+def test_every_kind_of_name_is_seen(project):
+    write, root = project
+    write("cohort/comm/group/names.h", DECLARATIONS)
+    status, output = check("namespaces", root)
+    assert status == 1
+    assert re.findall(r"names.h:(\d+): (\S+) is in namespace cohort", output) == [
+        ("6", "Task"), ("7", "Kind"), ("8", "Tasks"), ("9", "base::or_throw"), ("10", "kLimits"), ("11", "run"), ("16", "Net"), ("18", "NetImpl"),
+        ("20", "fs")]
+
+
+@pytest.mark.parametrize("path", ["parallel/zero/zero.h", "extras/parallel/zero/zero.h"])
+def test_rooms_of_parallel_and_modules_of_pytorch_have_namespaces(project, path):
+    write, root = project
+    write(f"cohort/{path}", "namespace cohort::zero {\nint a;\n}\nnamespace cohort::parallel::detail {\nint b;\n}\n"
+          "namespace cohort::optim {\nint c;\n}\n")
+    assert check("namespaces", root) == (0, "namespaces: 6 headers, 1 names of PyTorch, ok\n")
+
+
 def test_installed_headers_are_compared_with_the_list(project, tmp_path_factory):
     write, root = project
     folder = tmp_path_factory.mktemp("include")
-    for name in ["cohort/cohort.h", "cohort/comm/group/group.h", "cohort/models/gpt.h"]:
+    for name in ["cohort/cohort.h", "cohort/all.h", "cohort/comm/group/group.h", "cohort/models/gpt.h"]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(root / name, folder / name)
     assert check("public_headers", root, "--installed", str(folder))[0] == 0

@@ -26,17 +26,17 @@ PAGES = {
     "data": ("examples/guide/data.cpp", [
         "data/datasets/chain_dataset.h", "data/datasets/concat_dataset.h", "data/datasets/stack_dataset.h",
         "data/datasets/subset.h", "data/datasets/tensor_dataset.h", "data/datasets/text_corpus.h",
-        "data/datasets/token_dataset.h", "data/loader/elastic_distributed_sampler.h",
-        "data/loader/iterable.h", "data/loader/length_bucket_sampler.h", "data/loader/loader_plan.h", "data/loader/state_dict.h", "data/loader/collate.h", "data/loader/data_loader.h", "data/loader/distributed_sampler.h",
-        "data/loader/sampler.h"]),
+        "data/datasets/token_dataset.h", "data/samplers/elastic_distributed_sampler.h",
+        "data/loader/iterable.h", "data/samplers/length_bucket_sampler.h", "data/loader/loader_plan.h", "data/samplers/state_dict.h", "data/loader/collate.h", "data/loader/data_loader.h", "data/samplers/distributed_sampler.h",
+        "data/samplers/sampler.h"]),
     "datasets": ("examples/guide/datasets.cpp", [
         "extras/data/datasets/cifar.h", "extras/data/datasets/csv_dataset.h", "extras/data/datasets/download.h", "extras/data/datasets/idx_dataset.h",
         "extras/data/datasets/image_folder.h", "extras/data/datasets/image_io.h", "extras/data/datasets/numpy_dataset.h", "extras/data/datasets/numpy_files.h",
         "data/datasets/token_file_dataset.h"]),
     "checkpoints": ("examples/guide/checkpoints.cpp", [
-        "checkpoint/file/safetensors.h", "checkpoint/file/torch_file.h", "checkpoint/state/state_dict.h", "checkpoint/checkpointer/training_checkpoint.h", "checkpoint/state/optimizer_state.h",
-        "checkpoint/state/named_tensors.h", "checkpoint/state/persistence.h", "checkpoint/state/rng_state.h",
-        "checkpoint/state/scheduler_state.h", "checkpoint/state/distributed_state.h", "checkpoint/state/python_state.h"]),
+        "checkpoint/file/safetensors.h", "checkpoint/file/torch_file.h", "checkpoint/state/state_dict.h", "checkpoint/checkpointer/training_checkpoint.h", "checkpoint/optimizer/optimizer_state.h",
+        "checkpoint/optimizer/named_tensors.h", "checkpoint/state/persistence.h", "checkpoint/state/rng_state.h",
+        "checkpoint/optimizer/scheduler_state.h", "checkpoint/state/distributed_state.h", "checkpoint/state/python_state.h"]),
     "checkpointer": ("examples/guide/checkpointer.cpp", ["checkpoint/checkpointer/checkpointer.h"]),
     "recovery": ("examples/guide/recovery.cpp", [
         "checkpoint/recovery/memory_snapshot.h", "checkpoint/recovery/skip_init.h", "checkpoint/recovery/snapshot_state.h"]),
@@ -58,7 +58,7 @@ PAGES = {
     "device_mesh": ("examples/guide/device_mesh.cpp", [
         "mesh/device_mesh.h", "mesh/placement.h", "mesh/shard.h", "mesh/shard_spec.h"]),
     "tensor_parallel": ("examples/guide/tensor_parallel.cpp", [
-        "parallel/tensor/division.h", "parallel/tensor/parallel_draws.h", "parallel/tensor/parallel_layers.h",
+        "parallel/tensor/division.h", "parallel/tensor/rng_scope.h", "parallel/tensor/parallel_layers.h",
         "parallel/tensor/parallelize_module.h", "parallel/tensor/with_layouts.h", "parallel/tensor/regions.h", "parallel/tensor/vocab_parallel_cross_entropy.h"]),
     "context_parallel": ("examples/guide/context_parallel.cpp", [
         "parallel/context/context_parallel.h", "parallel/context/ring_attention.h", "parallel/context/sequence_layout.h",
@@ -84,8 +84,8 @@ PAGES = {
         "extras/models/channels_last.h", "models/pretrainable.h", "models/pretrained.h", "extras/models/residual_block.h", "extras/models/resnet.h",
         "extras/models/small_models.h", "extras/models/vision_transformer.h"]),
     "trainer": ("examples/guide/trainer.cpp", [
-        "train/trainer/accelerator.h", "train/trainer/prepared_loader.h", "train/trainer/callback.h", "train/trainer/pipeline_step.h", "train/trainer/seed_everything.h",
-        "train/trainer/trainer.h", "train/trainer/trainer_options.h", "train/trainer/tuner.h"]),
+        "train/strategy/accelerator.h", "train/strategy/prepared_loader.h", "train/trainer/callback.h", "train/strategy/pipeline_step.h", "train/run/seed_everything.h",
+        "train/trainer/trainer.h", "train/strategy/trainer_options.h", "train/trainer/tuner.h"]),
     "memory": ("examples/guide/memory.cpp", ["comm/memory/shared_allocator.h"]),
     "logging": ("examples/guide/logging.cpp", [
         "train/config/run_config.h", "train/logging/epoch_line.h", "extras/train/logging/csv_logger.h", "train/logging/json_lines_logger.h", "train/logging/logger.h",

@@ -1,4 +1,4 @@
-"""Which selections there are, and how many tests run and pass in each: what docs/parity/behaviours.md tells readers is
+"""Which selections there are, and how many tests run and pass in each: what docs/parity/behaviors.md tells readers is
 what a run must find.
 
 An entry's text has parts such as `88 of 91 pass at 2 ranks` and `88 of 91 at 3`: of the tests that Gloo runs, instead of skipping
@@ -12,7 +12,7 @@ SELECTIONS = {
     "fast": [("cpu", 2), ("cpu", 3), ("cuda-as-cpu", 2)],
     "full": [("cpu", 2), ("cpu", 3), ("cpu", 8), ("cuda-as-cpu", 2), ("cuda-as-cpu", 3)],
 }
-PARITY = pathlib.Path(__file__).resolve().parents[2] / "docs/parity/behaviours.md"
+PARITY = pathlib.Path(__file__).resolve().parents[2] / "docs/parity/behaviors.md"
 RELEASE = "2.13."  # of PyTorch, whose numbers these are
 ITEMS = {"cpu": "PyTorch's own backend tests on CPU (`make torch-suite`)",
          "cuda-as-cpu": "Its CUDA tests with devices mapped to CPU"}

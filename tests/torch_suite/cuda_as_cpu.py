@@ -1,6 +1,6 @@
 """Runs the suite's tests for CUDA tensors on the CPU: whatever names a CUDA device means the CPU there.
 
-Two parts: decorators that mark a test as one for CUDA instead of skipping it, and, in the ranks, stand-ins for the calls that
+Two parts: decorators that mark a test as one for CUDA instead of skipping it, and, in the ranks, replacements for the calls that
 need a device. `torch.cuda.is_available()` stays false, so that PyTorch itself doesn't look for a device.
 """
 import contextlib

@@ -4,7 +4,7 @@
     run.py [--backend cohort] [--selection full|fast] [--tests REGEX] [--json FILE]
 
 Ends with 1 unless every test passed, was skipped by the suite itself, or fails as explained.txt says, and as many of them passed
-as docs/parity/behaviours.md says.
+as docs/parity/behaviors.md says.
 """
 import argparse
 import dataclasses
@@ -29,7 +29,7 @@ import runner  # noqa: E402
 import suite  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-# docs/parity/behaviours.md has their numbers.
+# docs/parity/behaviors.md has their numbers.
 OURS = ("cohort", "shm")
 
 
@@ -117,7 +117,7 @@ def count(results, verdict):
 
 
 def wrong_count(options, stated, mode, world_size, results):
-    """A sentence if other numbers of tests ran or passed than docs/parity/behaviours.md says."""
+    """A sentence if other numbers of tests ran or passed than docs/parity/behaviors.md says."""
     if options.tests or not torch.__version__.startswith(counts.RELEASE):
         return ""
     passed = count(results, "passed") if options.backend in OURS else None

@@ -131,14 +131,14 @@ def test_a_faulty_list_is_refused_message(tmp_path, text, refusal):
 def test_other_numbers_than_those_of_parity_fail_the_run(tmp_path):
     stated = {("cpu", 2): (88, 91)}
     assert counts.complaint(stated, "cpu", 2, 88, 91) == counts.complaint(stated, "cpu", 2, None, 91) == ""
-    assert counts.complaint(stated, "cpu", 2, 89, 91) == "cpu at 2 ranks: 89 of 91 tests passed; behaviours.md says that 88 of 91 do"
-    assert counts.complaint(stated, "cpu", 2, 88, 90) == "cpu at 2 ranks: 88 of 90 tests passed; behaviours.md says that 88 of 91 do"
-    assert counts.complaint(stated, "cpu", 2, None, 90) == "cpu at 2 ranks: 90 tests ran; behaviours.md says that 91 run"
-    changed = tmp_path / "behaviours.md"
+    assert counts.complaint(stated, "cpu", 2, 89, 91) == "cpu at 2 ranks: 89 of 91 tests passed; behaviors.md says that 88 of 91 do"
+    assert counts.complaint(stated, "cpu", 2, 88, 90) == "cpu at 2 ranks: 88 of 90 tests passed; behaviors.md says that 88 of 91 do"
+    assert counts.complaint(stated, "cpu", 2, None, 90) == "cpu at 2 ranks: 90 tests ran; behaviors.md says that 91 run"
+    changed = tmp_path / "behaviors.md"
     changed.write_text(counts.PARITY.read_text().replace("88 of 91 at 3", "87 of 91 at 3"))
     assert counts.read(changed)["cpu", 3] == (87, 91)
     changed.write_text("- **another** (16): 88 of 91 pass at 2 ranks. Status: yes.\n")
-    with pytest.raises(SystemExit, match="^behaviours.md: needs one entry "):
+    with pytest.raises(SystemExit, match="^behaviors.md: needs one entry "):
         counts.read(changed)
 
 

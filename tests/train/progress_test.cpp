@@ -75,7 +75,7 @@ TEST(Progress, RewritesOneLineOnATerminal) {
   base::unset_env("NO_COLOR");
 }
 
-TEST(Progress, ColoursATerminalUnlessNoColorIsSet) {
+TEST(Progress, ColorsATerminalUnlessNoColorIsSet) {
   base::unset_env("NO_COLOR");
   base::set_env("TERM", "xterm");
   Screen screen;

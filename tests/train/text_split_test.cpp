@@ -30,7 +30,7 @@ class TextSplitTest : public testing::Test {
     for (int line = 0; line < num_lines; ++line) text.append("<").append(std::to_string(1000 + i)).append(">");
     return text;
   }
-  static std::set<std::string> tags(const TextPart& part) {
+  static std::set<std::string> tags(const TextSubset& part) {
     std::set<std::string> found;
     for (const auto& stretch : part.stretches(0)) {
       for (size_t at = 0; (at = stretch.text.find('<', at)) != std::string::npos; ++at) {
@@ -81,11 +81,11 @@ TEST_F(TextSplitTest, SplitsOneFileByPosition) {
   EXPECT_EQ(tags(result.held_out), std::set<std::string>{"<1001>"});
 }
 
-TEST_F(TextSplitTest, StretchesJoinNeighboursAndKeepHistory) {
+TEST_F(TextSplitTest, StretchesJoinNeighborsAndKeepHistory) {
   write("only", "0123456789abcdefghijklmnopqrstuvwxyz");
   const auto dataset = std::make_shared<const data::TokenDataset>(data::TextCorpus::open(folder_),
                                                                   data::TokenDatasetOptions{.context_length = 4});
-  const TextPart part(dataset, {1, 2, 5});
+  const TextSubset part(dataset, {1, 2, 5});
   const auto stretches = part.stretches(/*history=*/3);
   ASSERT_EQ(stretches.size(), 2u);
   EXPECT_EQ(stretches[0].text, "23456789abc");
@@ -100,10 +100,10 @@ TEST_F(TextSplitTest, SharesAndSamplesEvenly) {
   write("only", text_of(0, 200));
   const auto dataset = std::make_shared<const data::TokenDataset>(data::TextCorpus::open(folder_),
                                                                   data::TokenDatasetOptions{.context_length = 8});
-  const TextPart part(dataset, {0, 1, 2, 3, 4, 5, 6});
-  EXPECT_EQ(part.share(0, 2).size(), 4);
-  EXPECT_EQ(part.share(1, 2).size(), 3);
-  EXPECT_TRUE(at::equal(part.share(1, 2).get(1).first, dataset->get(3).first));
+  const TextSubset part(dataset, {0, 1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(part.shard(0, 2).size(), 4);
+  EXPECT_EQ(part.shard(1, 2).size(), 3);
+  EXPECT_TRUE(at::equal(part.shard(1, 2).get(1).first, dataset->get(3).first));
   EXPECT_EQ(part.evenly_spaced(100).size(), 7);
   EXPECT_TRUE(at::equal(part.evenly_spaced(3).get_batch({2}).first[0], dataset->get(4).first));
 }

@@ -12,7 +12,7 @@
 #include "cohort/base/log/log.h"
 #include "cohort/base/text/text.h"
 #include "cohort/extras/files/sets/fetch.h"
-#include "cohort/extras/files/stand_ins/stand_in.h"
+#include "cohort/extras/files/synthetic/synthetic_dataset.h"
 #include "cohort/version.h"
 #include "tools/parse_problem.h"
 
@@ -43,7 +43,7 @@ int list_command() {
   std::string text = "Official datasets, for \"cohort-data fetch NAME\":\n";
   for (const auto& set : files::official_sets()) text += fmt::format("  {:<17} {}\n", set.name, set.summary);
   text += "\nSynthetic datasets, for \"cohort-data make NAME\":\n";
-  for (const auto& set : files::stand_ins()) {
+  for (const auto& set : files::synthetic_datasets()) {
     text += fmt::format("  {:<17} {}; {} samples by default\n", set.name, set.summary, set.default_samples);
   }
   print(text);
@@ -87,12 +87,12 @@ int fetch_command(const FetchFlags& flags) {
 struct MakeFlags {
   std::string name;
   std::string root = "data";
-  files::StandInOptions options;
+  files::SyntheticDatasetOptions options;
 };
 
 int make_command(MakeFlags flags) {
   flags.options.stops = [] { return interrupted != 0; };
-  const auto folder = files::make_stand_in(flags.name, flags.root, flags.options);
+  const auto folder = files::make_synthetic_dataset(flags.name, flags.root, flags.options);
   finish_work();
   if (!folder) {
     const base::Error& error = folder.error();

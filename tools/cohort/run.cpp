@@ -11,7 +11,7 @@
 #include "cohort/base/system/env.h"
 #include "cohort/base/text/text.h"
 #include "cohort/elastic/agent/launch.h"
-#include "cohort/rendezvous/scheduler_flags.h"
+#include "cohort/rendezvous/environment/scheduler_flags.h"
 #include "tools/cohort/commands.h"
 #include "tools/cohort/config_file.h"
 #include "tools/cohort/flags.h"

@@ -29,6 +29,7 @@ STANDS_ON = {
     "torch_suite": ["comm"],
     "fuzz": check_layers.WITHOUT_TORCH,
     "packaging": ["comm"],
+    "headers": [],
     "tools": [],
     "e2e/launcher": ["elastic"],
     "e2e/schedulers": ["rendezvous", "elastic"],

@@ -3,7 +3,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 status=0
-for check in layers public_headers options budgets registered environment devices overrides errors english parity goldens docs; do
+for check in layers public_headers namespaces options budgets registered environment devices overrides errors english parity goldens docs; do
   python3 "tools/dev/check_$check.py" || status=1
 done
 python3 tools/dev/mutants.py --check || status=1

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Maps that stay true: each layer has a README.md of at most 25 lines that names every folder with sources, and nothing that does not
-exist; HACKING.md has at most 80 lines. No line of Markdown is wider than 130 columns."""
+exist; README.md has at most 200 lines, HACKING.md 80. No line of Markdown is wider than 130 columns."""
 import pathlib
 import re
 import sys
 
 from sources import ROOT, files, report
 
-LINES_OF_HACKING = 80
-LINES_OF_A_README = 25
+LINES_AT_THE_TOP = {"README.md": 200, "HACKING.md": 80}
+LINES_OF_A_LAYER = 25
 COLUMNS = 130
 MIRRORS = "forward_declarations/"  # below it folders are those of another library
 NAME = re.compile(r"`([\w./-]+(?:\.h|\.cpp|\.py|/))`")
@@ -29,7 +29,7 @@ def folder_errors(root, maps):
     errors = []
     top = pathlib.Path(root, "cohort")
     for layer in sorted({pathlib.Path(top, path.relative_to(top).parts[0]) for path in folders(root)} - set(maps)):
-        errors.append(f"{layer.relative_to(root)}/README.md:1: there is none; a layer has one that names its rooms")
+        errors.append(f"{layer.relative_to(root)}/README.md:1: there is none; a layer has one that names its subfolders")
     for folder in folders(root):
         place = map_of(folder, maps)
         if place is not None and f"`{folder.relative_to(place)}/`" not in maps[place]:
@@ -62,9 +62,9 @@ def main(root=ROOT):
     maps = {path.parent: path.read_text() for path in files(root, "cohort/*/README.md")}
     errors = folder_errors(root, maps)
     for place, text in maps.items():
-        errors += name_errors(root, place, text) + length_error(place / "README.md", root, LINES_OF_A_README)
-    for path in files(root, "HACKING.md"):
-        errors += length_error(path, root, LINES_OF_HACKING)
+        errors += name_errors(root, place, text) + length_error(place / "README.md", root, LINES_OF_A_LAYER)
+    for path in files(root, *LINES_AT_THE_TOP):
+        errors += length_error(path, root, LINES_AT_THE_TOP[path.relative_to(root).as_posix()])
     pages = files(root, "*.md")
     for path in pages:
         errors += width_errors(path, root)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Phrases that a reader has to read twice are in no comment, text or page: a `///` sentence that begins with "What", and the verb "is"
-before "none" or "no". English needs some of these ("there is no", "is no longer", "is no more than"), so they are allowed."""
+before "none" or "no". Words and names are spelled as PyTorch's are, the American way. English needs some of these ("there is no", "is no longer", "is no more than"), so they are allowed."""
 import ast
 import io
 import pathlib
@@ -8,13 +8,23 @@ import re
 import sys
 import tokenize
 
-from cpp_tokens import TOKEN
+from cpp.tokens import TOKEN
 from sources import ROOT, files, report
 
 COMPARISONS = "longer|more|less|fewer|later|earlier|larger|smaller|greater|slower|faster|better|worse"
 ABSENT = re.compile(rf"(?<!\b[Tt]here )\b[Ii]s (?:none\b|no (?!(?:{COMPARISONS})\b))")  # "is None" is Python's
 BEGINNING = re.compile(r"(?<![\"'`])\bWhat ")
 ABSENT_RULE = {"none": 'write "If absent, ..." or "there is none"', "no": 'write "is not a ..." or "there is no ..."'}
+
+
+# As in PyTorch. Parts of words, since names have them, too.
+BRITISH = {"behaviour": "behavior", "cancelled": "canceled", "catalogue": "catalog", "colour": "color", "favour": "favor",
+           "grey": "gray", "honour": "honor", "initialis": "initializ", "labelled": "labeled", "learnt": "learned",
+           "neighbour": "neighbor", "normalis": "normaliz", "optimis": "optimiz", "parallelise": "parallelize",
+           "penalis": "penaliz", "quantisa": "quantiza", "recognis": "recogniz", "serialis": "serializ", "signalling": "signaling",
+           "synchronis": "synchroniz", "time-out": "timeout", "utilis": "utiliz"}
+BRITISH_PART = re.compile("|".join(f"[{word[0]}{word[0].upper()}]{word[1:]}" for word in BRITISH))
+MAY_BE_BRITISH = {"check_english.py", "CHANGELOG.md", "fsdp_blocks_python_rank.py"}  # of the last the golden has a digest
 
 
 class Prose:
@@ -91,6 +101,12 @@ def faults(prose, is_documentation):
         yield prose.lines[match.start()], 'a /// sentence begins with "What": begin with its verb or noun'
 
 
+def british(text):
+    for number, line in enumerate(text.splitlines(), 1):
+        for match in BRITISH_PART.finditer(line):
+            yield number, f'"{match.group()}" is British: write "{BRITISH[match.group().lower()]}"'
+
+
 def main(root=ROOT):
     errors, paths = [], files(root, "cohort/*.cpp", "cohort/*.h", "tools/*.cpp", "tools/*.h", "tools/*.py", "tools/*.sh",
                               "examples/*.cpp", "examples/*.h", "docs/*.md", "README.md")
@@ -99,6 +115,10 @@ def main(root=ROOT):
         read = {".py": python_prose, ".cpp": cpp_prose, ".h": cpp_prose}.get(path.suffix, paragraphs)
         for prose, is_documentation in read(path.read_text()):
             errors += [(name, line, rule) for line, rule in faults(prose, is_documentation)]
+    for path in files(root, "*.cpp", "*.h", "*.py", "*.md", "*.sh", "*.txt"):
+        if path.name not in MAY_BE_BRITISH:
+            name = path.relative_to(root).as_posix()
+            errors += [(name, line, rule) for line, rule in british(path.read_text())]
     report("english", [f"{name}:{line}: {rule}" for name, line, rule in sorted(set(errors))], f"{len(paths)} files")
 
 

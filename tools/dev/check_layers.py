@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""An #include points down only: each layer may include the layers named here and no other layer of the project, and each room of
-a layer with rooms may include only the rooms named with it."""
+"""An #include points down only: each layer may include the layers named here and no other layer of the project, and each subfolder of
+a layer with subfolders may include only the subfolders named with it."""
 import pathlib
 import re
 import sys
@@ -12,8 +12,8 @@ BELOW = {
     "store": ["base"],
     "rendezvous": ["base", "store"],
     "shm": ["base"],
-    "vault": ["base", "store", "shm"],
-    "elastic": ["base", "store", "rendezvous", "vault"],
+    "snapshot": ["base", "store", "shm"],
+    "elastic": ["base", "store", "rendezvous", "snapshot"],
     "job": ["base", "store", "rendezvous", "shm"],
     "pipeline": ["base"],
     "files": ["base"],
@@ -23,9 +23,9 @@ BELOW = {
     "dtensor": ["base", "comm", "mesh"],
     "parallel": ["base", "shm", "job", "pipeline", "comm", "mesh", "dtensor"],
     "data": ["base", "files", "comm"],
-    "checkpoint": ["base", "vault", "job", "files", "comm", "mesh", "dtensor", "parallel", "data"],
+    "checkpoint": ["base", "snapshot", "job", "files", "comm", "mesh", "dtensor", "parallel", "data"],
     "models": ["base", "files", "pipeline", "comm", "checkpoint"],
-    "train": ["base", "rendezvous", "vault", "job", "comm", "mesh", "dtensor", "parallel", "data", "checkpoint", "models", "report"],
+    "train": ["base", "rendezvous", "snapshot", "job", "comm", "mesh", "dtensor", "parallel", "data", "checkpoint", "models", "report"],
     # The second library: no layer above includes one of these.
     "extras/files": ["base", "files"],
     "extras/report": ["base", "files", "report", "extras/files"],
@@ -35,7 +35,7 @@ BELOW = {
 }
 # Folders of a layer, lowest first. The backends are at the same level; the registry chooses between them.
 BACKENDS = ["gloo", "nccl", "shm"]
-ROOMS = {
+SUBFOLDERS = {
     "comm": {
         "release": [],
         "error": [],
@@ -45,14 +45,15 @@ ROOMS = {
         "pickle": ["error"],
         "memory": ["error"],
         "watch": ["error", "call"],
-        "backend": ["error", "watch"],
-        **{backend: ["error", "call", "backend", "watch"] for backend in BACKENDS},
+        "tensors": ["error"],
+        "backend": ["error", "watch", "tensors"],
+        **{backend: ["error", "call", "tensors", "backend", "watch"] for backend in BACKENDS},
         "registry": ["backend", "watch", *BACKENDS],
         "start": ["error", "watch"],
-        "group": ["error", "memory", "backend", "watch", "registry", "start"],
-        "collectives": ["error", "backend", "watch", "registry", "group", "pickle"],
+        "group": ["error", "memory", "tensors", "backend", "watch", "registry", "start"],
+        "collectives": ["error", "tensors", "backend", "watch", "registry", "group", "pickle"],
         "agreement": ["error", "watch", "group", "collectives", "pickle"],
-        "process": ["error", "backend", "watch", "group"],
+        "process": ["error", "tensors", "backend", "watch", "group"],
         "report": ["error"],
     },
     "base": {
@@ -66,6 +67,11 @@ ROOMS = {
         "log": ["text", "system", "file"],
         "process": ["error", "text", "system", "file", "log"],
         "net": ["error", "text", "system", "file"],
+    },
+    "rendezvous": {
+        "environment": [],
+        "rounds": ["environment"],
+        "": ["environment", "rounds"],
     },
     "store": {
         "keys": [],
@@ -104,7 +110,7 @@ ROOMS = {
         "dcp": ["elements", "pt", "safetensors", "plan"],
         "sources": ["elements", "pt", "safetensors", "plan", "dcp"],
     },
-    # Headers for users are in the folder itself, above its rooms.
+    # Headers for users are in the folder itself, above its subfolders.
     "parallel/fsdp": {
         "settings": [],
         "tensors": ["settings"],
@@ -119,6 +125,17 @@ ROOMS = {
         "engines": ["settings", "buckets"],
         "hooks": ["settings", "buckets"],
         "": ["settings", "buckets", "engines", "hooks"],
+    },
+    "parallel/pipeline": {"transfer": [], "": ["transfer"]},
+    "train": {
+        "": [],
+        "optim": [],
+        "metrics": [],
+        "logging": [""],
+        "config": ["logging", ""],
+        "strategy": ["metrics", "logging", "optim", "config", ""],
+        "run": ["metrics", "logging", "strategy", ""],
+        "trainer": ["metrics", "logging", "optim", "config", "strategy", "run", ""],
     },
     "dtensor": {"wrapper": [], "dispatch": ["wrapper"], "rules": ["wrapper", "dispatch"], "api": ["wrapper", "dispatch", "rules"]},
     "parallel": {
@@ -137,16 +154,22 @@ ROOMS = {
         "dims": [],
         "pipeline": ["module", "precision", "optim", "ddp", "fsdp"],
     },
-    "checkpoint": {"state": [], "file": ["state"], "sharded": ["state", "file"], "checkpointer": ["state", "file", "sharded"],
-                   "recovery": ["state", "file", "sharded", "checkpointer"]},
+    "checkpoint": {
+        "optimizer": [],
+        "state": ["optimizer"],
+        "file": ["optimizer", "state"],
+        "sharded": ["optimizer", "state", "file"],
+        "checkpointer": ["optimizer", "state", "file", "sharded"],
+        "recovery": ["optimizer", "state", "file", "sharded", "checkpointer"],
+    },
     "files": {"input": [], "tensors": ["input"], "checkpoints": ["input", "tensors"], "tokens": ["input"]},
     "report": {"records": [], "terminal": [], "system": ["records"], "progress": ["records", "terminal"], "config": ["records"]},
-    "data": {"datasets": [], "loader": ["datasets"]},
-    "extras/files": {"arrays": [], "images": [], "sets": ["arrays", "images"], "stand_ins": ["images", "sets"]},
+    "data": {"datasets": [], "samplers": [], "loader": ["datasets", "samplers"]},
+    "extras/files": {"arrays": [], "images": [], "sets": ["arrays", "images"], "synthetic": ["images", "sets"]},
     "extras/report": {"records": [], "events": [], "plots": []},
-    "extras/data": {"datasets": [], "transforms": []},
+    "extras/data": {"datasets": [], "transforms": [], "augmentation": ["transforms"]},
 }
-WITHOUT_TORCH = ["base", "store", "rendezvous", "shm", "vault", "elastic", "job", "pipeline", "files", "report",
+WITHOUT_TORCH = ["base", "store", "rendezvous", "shm", "snapshot", "elastic", "job", "pipeline", "files", "report",
                  "extras/files", "extras/report"]
 # Programs, and the layers that they use.
 TOOLS = {"tools/cohort": ["base", "store", "rendezvous", "elastic"], "tools/cohort-data": ["base", "files", "extras/files"],
@@ -165,19 +188,19 @@ def layer_of(path):
     return "/".join(parts[1:depth]) if parts[0] == "cohort" and len(parts) > depth else None
 
 
-def room_of(path, folder):
+def subfolder_of(path, folder):
     """Returns the folder in `folder` that the file is in, "" for `folder` itself; None if the file is elsewhere."""
     inside = pathlib.PurePath(path)
     return next(iter(inside.relative_to(f"cohort/{folder}").parts[:-1]), "") if inside.is_relative_to(f"cohort/{folder}") else None
 
 
-def room_errors(path, number, target):
+def subfolder_errors(path, number, target):
     """Checks an #include of one of the project's headers."""
     errors = []
-    for folder, rooms in ROOMS.items():
-        room, other = room_of(path, folder), room_of(target, folder)
-        if room in rooms and other is not None and other != room and other not in rooms[room]:
-            errors.append(f"{path}:{number}: room {folder}/{room} must not include {folder}/{other} ({target})")
+    for folder, subfolders in SUBFOLDERS.items():
+        subfolder, other = subfolder_of(path, folder), subfolder_of(target, folder)
+        if subfolder in subfolders and other is not None and other != subfolder and other not in subfolders[subfolder]:
+            errors.append(f"{path}:{number}: subfolder {folder}/{subfolder} must not include {folder}/{other} ({target})")
     return errors
 
 
@@ -192,8 +215,8 @@ def errors_of(path, lines):
         allowed, torch_free = [layer] + BELOW[layer], layer in WITHOUT_TORCH
     else:
         return []
-    errors = [f"{path}:1: not in a room of {folder} (see ROOMS in tools/dev/check_layers.py)" for folder, rooms in ROOMS.items()
-              if room_of(path, folder) is not None and room_of(path, folder) not in rooms]
+    errors = [f"{path}:1: not in a subfolder of {folder} (see SUBFOLDERS in tools/dev/check_layers.py)" for folder, subfolders in SUBFOLDERS.items()
+              if subfolder_of(path, folder) is not None and subfolder_of(path, folder) not in subfolders]
     for number, line in enumerate(lines, 1):
         match = INCLUDE.match(line)
         if not match:
@@ -209,7 +232,7 @@ def errors_of(path, lines):
                 errors.append(f"{path}:{number}: {target} is for users; include the narrow header")
             elif below not in allowed and not (layer in TOOLS and target.startswith("tools/")):
                 errors.append(f"{path}:{number}: layer {layer} must not include {below} ({target})")
-            errors += room_errors(path, number, target)
+            errors += subfolder_errors(path, number, target)
     return errors
 
 

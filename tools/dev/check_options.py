@@ -6,52 +6,22 @@ import pathlib
 import re
 import sys
 
-from sources import ROOT, files, report, without_comments
+import class_members
+from sources import ROOT, files, report
 
-STRUCT = re.compile(r"\bstruct\s+(?:COHORT_\w+\s+)?(\w+)\s*(?:final\s*)?(?::[^{};]*)?\{")
-MEMBER = re.compile(r"^[\w:<>,&*()\s]+?[\s&*>](\w+)\s*(?:=.*|\{.*)?$", re.S)
 HEADING = re.compile(r"^\|[^|`]*((?:`[\w:]+`[^|`]*)+)\|")
 LIST = re.compile(r"Fields of ((?:`[\w:]+`(?:, | and )?)+)[^`]*:$")
 ITEM = re.compile(r"- ((?:`[^`]+`(?:, | and )?)+)")
 NAME = re.compile(r"`(?:\w+::)*?(\w+?)(?:::)?`")
 
 
-def members(body):
-    """Names of the data members, in order, of a struct's body without comments."""
-    names, depth, start = [], 0, 0
-    for at, char in enumerate(body):
-        depth += (char in "{(") - (char in "})")
-        if char == "}" and depth == 0 and re.search(r"\)\s*(?:const)?\s*(?::[^;]*)?\{[^;]*$|\)\s*(?:const\s*)?\{", body[start:at], re.S):
-            start = at + 1  # a function's body
-        elif char == ";" and depth == 0:
-            text, start = body[start:at].strip(), at + 1
-            text = re.sub(r"^(?:public|private|protected):\s*", "", text)
-            if re.match(r"(?:using|static|friend|enum|struct|class|template|typedef)\b", text) or "operator" in text:
-                continue
-            declared = re.split(r"\s=\s", re.sub(r"\{.*\}$", "", text, flags=re.S))[0]
-            if declared.endswith(")") and "function<" not in declared:
-                continue  # a function
-            if match := MEMBER.match(declared):
-                names.append(match.group(1))
-    return names
-
-
-def body_after(text, at):
-    depth = 1
-    for end in range(at, len(text)):
-        depth += (text[end] == "{") - (text[end] == "}")
-        if depth == 0:
-            return text[at:end]
-    return text[at:]
-
-
 def structs(root):
     """Name of each struct of the headers -> lists of member names; several structs may have one name."""
     found = {}
     for path in files(root, "cohort/*.h"):
-        text = without_comments(path.read_text())
-        for match in STRUCT.finditer(text):
-            found.setdefault(match.group(1), []).append(members(body_after(text, match.end())))
+        for each in class_members.classes(path.read_text()):
+            if each.keyword == "struct":
+                found.setdefault(each.name, []).append(each.members)
     return found
 
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """A wall around the public API: cmake/public_headers.cmake names its headers, which include each other and narrow headers of
-LibTorch only. `--installed FOLDER` compares an installed include folder with the list."""
+LibTorch only. cohort/cohort.h reaches those of COHORT_PUBLIC_HEADERS and COHORT_INNER_HEADERS alone; cohort/all.h includes those of
+COHORT_PUBLIC_HEADERS and COHORT_NARROW_HEADERS, cohort/extras/all.h those of COHORT_EXTRAS_HEADERS. `--installed FOLDER` compares
+an installed include folder with the lists."""
 import pathlib
 import re
 import sys
@@ -8,17 +10,17 @@ import sys
 from sources import ROOT, files, report, without_comments
 
 LIST = "cmake/public_headers.cmake"
-UMBRELLA = "cohort/cohort.h"
+UMBRELLA, ALL, ALL_EXTRAS = "cohort/cohort.h", "cohort/all.h", "cohort/extras/all.h"
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.M)
 # Headers that a user's program would need to have installed, or that cost 20 s per source.
 NOT_FOR_USERS = re.compile(r"^(nlohmann/|CLI/|fmt/|openssl/|boost/|gloo/|torch/torch\.h$|torch/all\.h$|torch/extension\.h$)")
 
 
 def listed(root):
-    """COHORT_PUBLIC_HEADERS, which the umbrella must reach, and COHORT_NARROW_HEADERS and COHORT_EXTRAS_HEADERS, which it must not."""
+    """Returns COHORT_PUBLIC_HEADERS, COHORT_INNER_HEADERS, COHORT_NARROW_HEADERS and COHORT_EXTRAS_HEADERS."""
     text = re.sub(r"#[^\n]*", "", pathlib.Path(root, LIST).read_text())
     found = dict(re.findall(r"set\((\w+)\s+([^)]*)\)", text))
-    return tuple(found.get(f"COHORT_{kind}_HEADERS", "").split() for kind in ("PUBLIC", "NARROW", "EXTRAS"))
+    return tuple(found.get(f"COHORT_{kind}_HEADERS", "").split() for kind in ("PUBLIC", "INNER", "NARROW", "EXTRAS"))
 
 
 def includes_of(root, header):
@@ -36,16 +38,25 @@ def reached_from(root, header):
     return reached
 
 
-def list_errors(root, for_all, narrow):
+def list_errors(root, names):
+    errors = [f"{LIST}:1: {name} is listed, but there is no such file" for name in names if not pathlib.Path(root, name).is_file()]
+    return errors + [f"{LIST}:1: {name} is listed twice" for name in sorted(set(names)) if names.count(name) > 1]
+
+
+def reach_errors(root, public, inner):
     reached = reached_from(root, UMBRELLA)
-    errors = [f"{LIST}:1: {name} is listed, but there is no such file" for name in for_all + narrow
-              if not pathlib.Path(root, name).is_file()]
-    errors += [f"{LIST}:1: {name} is listed twice" for name in sorted(set(for_all + narrow))
-               if (for_all + narrow).count(name) > 1]
-    errors += [f"{UMBRELLA}:1: reaches {name}, which {LIST} does not list" for name in sorted(reached - set(for_all))]
-    errors += [f"{LIST}:1: {name} is listed as public, but {UMBRELLA} does not reach it" for name in for_all
-               if name not in reached and pathlib.Path(root, name).is_file() and name != UMBRELLA]
-    return errors
+    errors = [f"{UMBRELLA}:1: reaches {name}, which {LIST} does not list" for name in sorted(reached - {*public, *inner})]
+    return errors + [f"{LIST}:1: {name} is listed as public, but {UMBRELLA} does not reach it" for name in public + inner
+                     if name not in reached and pathlib.Path(root, name).is_file()]
+
+
+def all_errors(root, header, names):
+    """Checks that a header which brings everything includes exactly these names, itself excepted."""
+    if header not in names or not pathlib.Path(root, header).is_file():
+        return [f"{LIST}:1: does not list {header}"] if names and header not in names else []
+    included, wanted = {name for _, name in includes_of(root, header)}, set(names) - {header}
+    return ([f"{header}:1: does not include {name}, which {LIST} lists" for name in sorted(wanted - included)] +
+            [f"{header}:1: includes {name}, which {LIST} does not list for users" for name in sorted(included - wanted)])
 
 
 def header_errors(root, header, public):
@@ -85,10 +96,11 @@ def installed_errors(folder, public):
 
 
 def main(root=ROOT, installed=None):
-    for_all, narrow, extras = listed(root)
-    core = set(for_all + narrow)
+    for_all, inner, narrow, extras = listed(root)
+    core = set(for_all + inner + narrow)
     public = core | set(extras)
-    errors = list_errors(root, for_all, narrow + extras) + export_errors(root, public)
+    errors = list_errors(root, for_all + inner + narrow + extras) + reach_errors(root, for_all, inner)
+    errors += all_errors(root, ALL, for_all + narrow) + all_errors(root, ALL_EXTRAS, extras) + export_errors(root, public)
     for header in sorted(public):
         if pathlib.Path(root, header).is_file():
             errors += header_errors(root, header, core if header in core else public)

@@ -89,7 +89,7 @@ fetch() {  # release
 }
 
 # Compiles the sources of the layers that include LibTorch, without objects: only the headers can differ between releases. Without
-# optimisation GCC does not see that TORCH_CHECK(false) never returns.
+# optimization GCC does not see that TORCH_CHECK(false) never returns.
 compile() {  # release
   local build=$root/$1/compile
   cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -Wno-return-type" -DCOHORT_TORCH_ROOT="$root/$1/torch" \

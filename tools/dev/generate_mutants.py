@@ -12,7 +12,7 @@ import pathlib
 import re
 import sys
 
-from cpp_tokens import CLOSES, OPENS, STATEMENT_WORDS, Source
+from cpp.tokens import CLOSES, OPENS, STATEMENT_WORDS, Source
 from mutants import is_declaration, layer_of
 from sources import ROOT, files
 

@@ -18,12 +18,12 @@ from sources import ROOT
 
 BUILD_SECONDS = 410
 Part = collections.namedtuple("Part", "name seconds command asked_by")
-WITHOUT_TORCH = r"(cohort|tests)/(base|store|rendezvous|elastic|shm|vault|job|pipeline|files|report|extras/files|extras/report)/"
+WITHOUT_TORCH = r"(cohort|tests)/(base|store|rendezvous|elastic|shm|snapshot|job|pipeline|files|report|extras/files|extras/report)/"
 RELEASES = r"cohort/comm/release/|cmake/CohortTorch"
 TESTS = "make build && tools/dev/run_tests.sh"
 PARTS = [
     Part("third_1", 370, f"{TESTS} third 1", ""),
-    Part("tsan", 420, "make tsan", r"(cohort|tests)/(store|rendezvous|elastic|shm|vault|job)/"),
+    Part("tsan", 420, "make tsan", r"(cohort|tests)/(store|rendezvous|elastic|shm|snapshot|job)/"),
     Part("quarter_1", 350, f"tools/dev/compat.sh --fetch-only 2.11.0 2.12.0 && {TESTS} quarter 1", ""),
     Part("compat_2.11", 300, "tools/dev/compat.sh --compile-only 2.11.0", RELEASES),
     Part("quarter_2", 320, f"{TESTS} quarter 2", ""),
@@ -35,7 +35,7 @@ PARTS = [
     Part("asan_torch", 1300, "make asan-torch", ""),
     Part("quarter_4", 320, f"{TESTS} quarter 4", ""),
     Part("compat_2.12", 300, "tools/dev/compat.sh --compile-only 2.12.0", RELEASES),
-    Part("mutants_sample", 420, "make mutants SAMPLE=40 SEED=tree MUTANTS='--no-torch --budget 20 --least 50'", r"tools/dev/(generate_mutants|sample_mutants|switched_build|cpp_tokens|single_tests)|tests/mutants/switch"),
+    Part("mutants_sample", 420, "make mutants SAMPLE=40 SEED=tree MUTANTS='--no-torch --budget 20 --least 50'", r"tools/dev/(generate_mutants|sample_mutants|switched_build|cpp/tokens|single_tests)|tests/mutants/switch"),
     Part("third_3", 370, f"{TESTS} third 3", ""),
     Part("nccl", 30, "tools/dev/nccl.sh", r"cohort/comm/nccl/|cmake/CohortNccl"),
     Part("aarch64", 120, "make aarch64", r"cohort/shm/kernels/"),

@@ -3,7 +3,7 @@
 # only check the object. `make compat` links and loads it, with a CUDA build of LibTorch (4.6 GB).
 #
 # PyTorch's CPU wheel contains ProcessGroupNCCL.hpp and c10/cuda. pip installs only the headers of NCCL and CUDA into
-# build/compat/nccl: 310 MB to fetch, nearly all of it NCCL's library, of which 20 MB are kept. tools/dev/cuda_stand_ins declares
+# build/compat/nccl: 310 MB to fetch, nearly all of it NCCL's library, of which 20 MB are kept. tools/dev/cuda_stubs declares
 # the few types of cuBLAS, cuSPARSE and cuSOLVER (1 GB) that LibTorch's headers name, and that we do not use.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -31,7 +31,7 @@ torch=$(.venv/bin/python -c 'import importlib.util as u, os; print(os.path.dirna
 source=$(git ls-files '*/nccl_backend.cpp')
 includes=(-I. -isystem "$torch/include" -isystem "$torch/include/torch/csrc/api/include")
 for folder in $(git ls-files '*/forward_declarations/*' | sed 's,/forward_declarations/.*,/forward_declarations,' | sort -u) \
-              "$headers"/nvidia/*/include tools/dev/cuda_stand_ins; do
+              "$headers"/nvidia/*/include tools/dev/cuda_stubs; do
   includes+=(-isystem "$folder")
 done
 "${CXX:-c++}" -std=c++20 -O0 -fPIC -Wall -Wextra -Werror -Wno-missing-field-initializers -DUSE_DISTRIBUTED -DUSE_C10D_GLOO \

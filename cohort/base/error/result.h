@@ -40,9 +40,11 @@ class [[nodiscard]] Error {
   const std::source_location& where() const { return where_; }
 
   /// Returns the message, then one indented line per cause and per hint, without a newline at the end:
-  ///     cannot start worker 1
-  ///       caused by: cannot open "/x/stdout.log": No such file or directory (ENOENT)
-  ///       hint: create the folder first
+  /// ```text
+  /// cannot start worker 1
+  ///   caused by: cannot open "/x/stdout.log": No such file or directory (ENOENT)
+  ///   hint: create the folder first
+  /// ```
   std::string describe() const {
     std::string text = message_;
     for (const Error* cause = cause_.get(); cause; cause = cause->cause()) text += "\n  caused by: " + cause->message_;

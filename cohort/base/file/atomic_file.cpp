@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "cohort/base/file/disk_room.h"
+#include "cohort/base/file/disk_space.h"
 #include "cohort/base/text/text.h"
 
 namespace cohort::base {
@@ -57,7 +57,7 @@ Result<void> write_at(int fd, uint64_t offset, std::string_view data, const std:
   while (!data.empty()) {
     const ssize_t count = pwrite(fd, data.data(), data.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return with_room_hint(os_error("write", path), errno, folder_of(path));
+    if (count < 0) return with_space_hint(os_error("write", path), errno, folder_of(path));
     data.remove_prefix(static_cast<size_t>(count));
     offset += static_cast<uint64_t>(count);
   }
@@ -84,7 +84,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, Sync sync) {
   if (!file.fd_) {
     const int reason = errno;
     Error error = os_error("create a file in", folder_of(file.path_));
-    if (reason == EMFILE || reason == ENOSPC) return with_room_hint(std::move(error), reason, folder_of(file.path_));
+    if (reason == EMFILE || reason == ENOSPC) return with_space_hint(std::move(error), reason, folder_of(file.path_));
     return std::move(error).with_hint("check that the folder exists and is writable");
   }
   file.temporary_path_ = name;
@@ -98,11 +98,11 @@ AtomicFile::~AtomicFile() {
 Result<void> AtomicFile::reserve(uint64_t size) {
   survive_size_limit();
   const std::string folder = folder_of(path_);
-  if (auto checked = check_room(folder, size, '"' + path_ + '"'); !checked) return checked;
+  if (auto checked = check_space(folder, size, '"' + path_ + '"'); !checked) return checked;
   const int error = posix_fallocate(fd_.get(), 0, static_cast<off_t>(size));
   if (error == 0 || error == EOPNOTSUPP || error == EINVAL) return {};
   Error problem("cannot take " + format_bytes(size) + " for \"" + path_ + "\": " + errno_text(error));
-  return with_room_hint(std::move(problem), error, folder);
+  return with_space_hint(std::move(problem), error, folder);
 }
 
 Result<void> AtomicFile::truncate(uint64_t size) {

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "cohort/base/file/disk_room.h"
+#include "cohort/base/file/disk_space.h"
 #include "cohort/base/file/open_file.h"
 #include "cohort/base/system/env.h"
 #include "cohort/base/text/text.h"
@@ -77,7 +77,7 @@ Result<void> write_all(int fd, std::string_view data, const std::string& name) {
       const int reason = errno;
       Error error(fmt::format("cannot write {} to {}: {}", format_bytes(data.size()),
                               name.empty() ? fmt::format("descriptor {}", fd) : '"' + name + '"', errno_text(reason)));
-      return reason == EFBIG ? with_room_hint(std::move(error), reason, "") : error;
+      return reason == EFBIG ? with_space_hint(std::move(error), reason, "") : error;
     }
     data.remove_prefix(static_cast<size_t>(count));
   }

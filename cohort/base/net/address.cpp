@@ -62,6 +62,8 @@ std::string in_brackets(const std::string& host) {
   return host.find(':') == std::string::npos ? host : "[" + host + "]";
 }
 
+std::string host_and_port(const std::string& host, int port) { return in_brackets(host) + ":" + std::to_string(port); }
+
 void AddressesDeleter::operator()(addrinfo* first) const { freeaddrinfo(first); }
 
 Result<AddressList> look_up(const char* host, int port, IpFamily family, int flags) {

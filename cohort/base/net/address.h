@@ -35,6 +35,8 @@ std::string numeric_address(const sockaddr* address);
 int port_of(const sockaddr* address);
 /// Returns the host as it is written before a port: "[::1]" for IPv6, other names unchanged.
 std::string in_brackets(const std::string& host);
+/// Returns "node0:29500", or "[::1]:29500" for an IPv6 address.
+std::string host_and_port(const std::string& host, int port);
 
 struct AddressesDeleter {
   void operator()(addrinfo* first) const;

@@ -10,7 +10,7 @@
 #include <csignal>
 #include <cstdint>
 
-#include "cohort/base/file/disk_room.h"
+#include "cohort/base/file/disk_space.h"
 
 namespace cohort::base {
 namespace {

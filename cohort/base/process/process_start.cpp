@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "cohort/base/file/disk_room.h"
+#include "cohort/base/file/disk_space.h"
 #include "cohort/base/process/child.h"
 #include "cohort/base/process/process.h"
 #include "cohort/base/system/env.h"
@@ -245,7 +245,7 @@ Result<void> Process::Batch::open_pidfd(Process& process) {
   const int reason = errno;
   Error error(fmt::format("pidfd_open: {}", errno_text(reason)));
   if (reason == ENOSYS) return std::move(error).with_hint("use Linux 5.4 or later");
-  return with_room_hint(std::move(error), reason, "");
+  return with_space_hint(std::move(error), reason, "");
 }
 
 Result<std::vector<Process>> Process::start_together(const std::vector<ProcessOptions>& options,

@@ -164,9 +164,13 @@ std::string errno_text(int error_number) {
 
 std::string ranks_in_words(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+  for (size_t i = 0, last = 0; i < ranks.size(); i = last + 1) {
+    last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (last - i < 3) last = i;
+    if (i > 0) text += last + 1 == ranks.size() ? " and " : ", ";
     text += std::to_string(ranks[i]);
+    if (last > i) text += " to " + std::to_string(ranks[last]);
   }
   return text;
 }

@@ -22,7 +22,7 @@ std::string quoted_list(const std::vector<std::string>& names);
 /// Converts a text to the value type of stores.
 inline std::vector<uint8_t> to_bytes(std::string_view text) { return {text.begin(), text.end()}; }
 
-/// Returns "rank 3" or "ranks 1, 2 and 5".
+/// Returns "rank 3", "ranks 1, 2 and 5", or "ranks 0 and 4 to 1023": four ranks or more in a row are a range.
 std::string ranks_in_words(const std::vector<int>& ranks);
 
 /// Parses the complete text as a decimal integer; nothing for "", "3x" or a number that does not fit.

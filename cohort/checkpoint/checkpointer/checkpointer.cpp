@@ -24,22 +24,35 @@ namespace {
 
 using SaveClock = std::chrono::steady_clock;
 
-[[noreturn]] void refuse_options(const char* text) {
+[[noreturn]] void refuse_options(const std::string& text) {
   C10_THROW_ERROR(ValueError, c10::str("[cohort] Checkpointer: ", text));
 }
 
-CheckpointerOptions completed(CheckpointerOptions options) {
-  if (options.every_steps < 0 || options.every.count() < 0 || options.snapshot_every_steps < 0 ||
-      options.keep_last < 0 || options.keep_every < 0 || options.keep_best < 0) {
-    refuse_options("a number among its options is negative");
+void check_numbers(const CheckpointerOptions& options) {
+  const std::pair<const char*, std::optional<int64_t>> counts[] = {
+      {"every_steps", options.every_steps},
+      {"every", options.every ? std::optional<int64_t>(options.every->count()) : std::nullopt},
+      {"snapshot_every_steps", options.snapshot_every_steps},
+      {"keep_last", options.keep_last},
+      {"keep_every", options.keep_every}};
+  for (const auto& [name, value] : counts) {
+    if (value && *value < 1) {
+      refuse_options(
+          fmt::format("{} is at least 1, but got {}\n  hint: leave it out, or set it to std::nullopt", name, *value));
+    }
   }
-  if (options.keep_last == 0 && (options.keep_every > 0 || options.keep_best > 0)) {
+  if (options.keep_best < 0) refuse_options(fmt::format("keep_best is not negative, but got {}", options.keep_best));
+}
+
+CheckpointerOptions completed(CheckpointerOptions options) {
+  check_numbers(options);
+  if (!options.keep_last && (options.keep_every || options.keep_best > 0)) {
     refuse_options(
-        "keep_every and keep_best say what is kept besides the last ones, but keep_last = 0 keeps all\n"
+        "keep_every and keep_best say what is kept besides the last ones, but without keep_last all are kept\n"
         "  hint: set keep_last to at least 1");
   }
-  if (!options.format.write && !options.format.read) options.format = default_format();
-  if (!options.format.write || !options.format.read) refuse_options("its format lacks a function to write or to read");
+  if (!options.format.save && !options.format.load) options.format = default_format();
+  if (!options.format.save || !options.format.load) refuse_options("its format lacks a function to save or to load");
   return options;
 }
 
@@ -73,7 +86,7 @@ class Checkpointer::State {
     if (is_unheard_ && front_.is_first()) base::log_warning(comm::without_mark(last_error_));
   }
 
-  bool save(int64_t step, const ShardedStateDict& state, const SaveInfo& info, WhenBusy when_busy) {
+  bool save(const ShardedStateDict& state, int64_t step, const SaveInfo& info, WhenBusy when_busy) {
     if (step < 0)
       C10_THROW_ERROR(ValueError, c10::str("[cohort] Checkpointer: a step is not negative, but got ", step));
     if (when_busy == WhenBusy::kRefuse && *front_.from_first(std::string(is_saving_ ? "busy" : "")) == "busy")
@@ -85,10 +98,10 @@ class Checkpointer::State {
     return true;
   }
 
-  bool maybe_save(int64_t step, const std::function<ShardedStateDict()>& state, const SaveInfo& info) {
+  bool maybe_save(const std::function<ShardedStateDict()>& state, int64_t step, const SaveInfo& info) {
     const bool is_stop = hear_ranks(step);
-    const bool is_due = is_stop || is_time_ || (options_.every_steps > 0 && step % options_.every_steps == 0);
-    const bool keeps_copy = options_.snapshot_every_steps > 0 && step % options_.snapshot_every_steps == 0;
+    const bool is_due = is_stop || is_time_ || (options_.every_steps && step % *options_.every_steps == 0);
+    const bool keeps_copy = options_.snapshot_every_steps && step % *options_.snapshot_every_steps == 0;
     if (!is_due && !keeps_copy) return false;
     const ShardedStateDict current = state();
     if (keeps_copy) {
@@ -97,7 +110,7 @@ class Checkpointer::State {
       snapshot_step_ = step;
     }
     // A run's last save is never refused.
-    return is_due && save(step, current, info, is_stop ? WhenBusy::kWait : options_.when_busy);
+    return is_due && save(current, step, info, is_stop ? WhenBusy::kWait : options_.when_busy);
   }
 
   void wait() {
@@ -125,7 +138,7 @@ class Checkpointer::State {
     return find_together(front_, folder_, check(), step);
   }
   void read(ShardedStateDict& state, const SavedCheckpoint& saved) {
-    options_.format.read(state, saved.folder, front_.group());
+    options_.format.load(state, saved.folder, front_.group());
   }
 
   const std::string& folder() const { return folder_; }
@@ -152,7 +165,7 @@ class Checkpointer::State {
 
   // Throws only if this object saves by itself. Others learn of the lock at their first save.
   void refuse_folder_of_others() {
-    if (options_.every_steps == 0 && options_.every.count() == 0 && options_.stop_signals.empty()) return;
+    if (!options_.every_steps && !options_.every && options_.stop_signals.empty()) return;
     const auto locked = front_.is_first() ? lock_.take_if_possible() : base::Result<void>();
     comm::or_throw(front_.from_first(locked ? comm::StepResult(std::string()) : locked.error()), "Checkpointer");
   }
@@ -181,10 +194,9 @@ class Checkpointer::State {
 
   // Sets is_time_ and stops_; returns true the first time that a stop is requested. Exchanges a few numbers, if that can matter.
   bool hear_ranks(int64_t step) {
-    const bool is_time =
-        front_.is_first() && options_.every.count() > 0 && SaveClock::now() - last_save_ >= options_.every;
+    const bool is_time = front_.is_first() && options_.every && SaveClock::now() - last_save_ >= *options_.every;
     std::vector<int64_t> heard{is_time, signals_.seen(), step, -step};
-    if (options_.every.count() > 0 || !options_.stop_signals.empty()) heard = front_.largest(heard);
+    if (options_.every || !options_.stop_signals.empty()) heard = front_.largest(heard);
     TORCH_CHECK(heard[2] == -heard[3], "[cohort] Checkpointer: maybe_save() was called with step ", -heard[3],
                 " on one rank and with step ", heard[2],
                 " on another\n  hint: call it on all ranks after each step, with the same number");
@@ -222,12 +234,12 @@ Checkpointer::Checkpointer(std::string folder, CheckpointerOptions options)
 
 Checkpointer::~Checkpointer() = default;
 
-bool Checkpointer::save(int64_t step, const ShardedStateDict& state, const SaveInfo& info) {
-  return state_->save(step, state, info, state_->options().when_busy);
+bool Checkpointer::save(const ShardedStateDict& state, int64_t step, const SaveInfo& info) {
+  return state_->save(state, step, info, state_->options().when_busy);
 }
 
-bool Checkpointer::maybe_save(int64_t step, const std::function<ShardedStateDict()>& state, const SaveInfo& info) {
-  return state_->maybe_save(step, state, info);
+bool Checkpointer::maybe_save(const std::function<ShardedStateDict()>& state, int64_t step, const SaveInfo& info) {
+  return state_->maybe_save(state, step, info);
 }
 
 bool Checkpointer::stop_requested() const { return state_->stop_requested(); }
@@ -258,7 +270,7 @@ std::optional<int64_t> Checkpointer::load_latest(ShardedStateDict& state) {
   return saved->step;
 }
 
-SavedCheckpoint Checkpointer::load(int64_t step, ShardedStateDict& state) {
+SavedCheckpoint Checkpointer::load(ShardedStateDict& state, int64_t step) {
   auto saved = state_->find(step);
   TORCH_CHECK(saved.has_value(), "[cohort] Checkpointer: \"", state_->folder(),
               "\" has no complete checkpoint of step ", step,

@@ -1,10 +1,10 @@
 /// Checkpointer: keeps the checkpoints of a run in one folder, each in a folder of its own ("step-00001200").
 ///
-///     checkpoint::Checkpointer checkpoints("runs/a", {.every_steps = 500, .keep_last = 3, .stop_signals = {SIGTERM}});
+///     checkpoint::Checkpointer checkpoints("runs/a", {.every_steps = 500, .stop_signals = {SIGTERM}, .keep_last = 3});
 ///     const int64_t begin = checkpoints.load_latest(state).value_or(0);
 ///     for (int64_t step = begin + 1; step <= last && !checkpoints.stop_requested(); ++step) {
 ///       ... train ...
-///       checkpoints.maybe_save(step, [&] { return state; });
+///       checkpoints.maybe_save([&] { return state; }, step);
 ///     }
 ///     checkpoints.wait();
 ///
@@ -31,15 +31,15 @@
 
 namespace cohort::checkpoint {
 
-/// Functions that write and read one checkpoint. Every rank calls, with the same folder. `group`: all ranks, only for this call;
+/// Functions that save and load one checkpoint. Every rank calls, with the same folder. `group`: all ranks, only for this call;
 /// null if this process is alone.
 struct CheckpointFormat {
   /// Writes into `folder`, which exists and is empty. Called in a thread of the Checkpointer, unless saves are synchronous.
   /// Returns: the files that this rank has written, by names below `folder`.
   std::function<std::vector<std::string>(const ShardedStateDict& state, const std::string& folder, const Group& group)>
-      write;
+      save;
   /// Copies into the tensors of `state`, and replaces its plain values.
-  std::function<void(ShardedStateDict& state, const std::string& folder, const Group& group)> read;
+  std::function<void(ShardedStateDict& state, const std::string& folder, const Group& group)> load;
 };
 
 /// The treatment of a save while the previous one is still running.
@@ -56,14 +56,15 @@ enum class OnSaveError {
 
 struct CheckpointerOptions {
   /// When maybe_save() saves: at multiples of this many steps, when this much time has passed since the last save by rank 0's
-  /// clock (0 means never), and after any rank has got one of `stop_signals`.
-  int64_t every_steps = 0;
-  std::chrono::milliseconds every{0};
+  /// clock (both unless absent), and after any rank has got one of `stop_signals`.
+  std::optional<int64_t> every_steps = {};
+  std::optional<std::chrono::milliseconds> every = {};
   /// Signals that ask for a last checkpoint, such as SIGTERM. A Checkpointer handles them as long as it lives; a second signal
   /// of the same kind ends the process.
   std::vector<int> stop_signals = {};
-  /// run(): how often, in steps, maybe_save() copies the state in memory, to save it after an exception. 0 means never.
-  int64_t snapshot_every_steps = 0;
+  /// run(): how often, in steps, maybe_save() copies the state in memory, to save it after an exception. If absent, it copies
+  /// nothing.
+  std::optional<int64_t> snapshot_every_steps = {};
   /// The time that run() waits for other ranks after an exception.
   std::chrono::milliseconds exception_timeout = std::chrono::seconds(30);
 
@@ -72,14 +73,13 @@ struct CheckpointerOptions {
   WhenBusy when_busy = WhenBusy::kWait;
   OnSaveError on_error = OnSaveError::kThrow;
 
-  /// The checkpoints to keep: the newest ones (0 means all); also, for ever, multiples of this many steps; also the ones with
-  /// the best metric, which is the lowest unless `highest_is_best`.
-  int64_t keep_last = 0;
-  int64_t keep_every = 0;
+  /// The checkpoints to keep: the newest ones (if absent, all); also, for ever, multiples of this many steps; also the ones
+  /// with the best metric, which is the lowest unless `highest_is_best`.
+  std::optional<int64_t> keep_last = {};
+  std::optional<int64_t> keep_every = {};
   int64_t keep_best = 0;
   bool highest_is_best = false;
 
-  /// latest() and the loads read every byte and compare checksums; false: only names and sizes.
   /// Whether latest() and the loads read every byte and compare checksums. If false, they check only names and sizes.
   bool verify_checksums = true;
   /// If not set, save_sharded and load_sharded (sharded_checkpoint.h), so that any number of ranks can load.
@@ -113,11 +113,11 @@ class COHORT_API Checkpointer {
   /// Saves `state` as `step`, and replaces a checkpoint of this step. Requires: step >= 0. The state may change after the return.
   /// Returns: false if it was refused (WhenBusy::kRefuse), on all ranks alike.
   /// Throws the error of the save before it (OnSaveError::kThrow), and its own where it is synchronous.
-  bool save(int64_t step, const ShardedStateDict& state, const SaveInfo& info = {});
+  bool save(const ShardedStateDict& state, int64_t step, const SaveInfo& info = {});
 
   /// Saves if a save is due or a stop was requested; calls `state` only then. Call it after each step on every rank.
   /// Returns: whether it has saved.
-  bool maybe_save(int64_t step, const std::function<ShardedStateDict()>& state, const SaveInfo& info = {});
+  bool maybe_save(const std::function<ShardedStateDict()>& state, int64_t step, const SaveInfo& info = {});
   /// Whether maybe_save() has saved because of a signal; the same on all ranks.
   bool stop_requested() const;
 
@@ -136,7 +136,20 @@ class COHORT_API Checkpointer {
   /// Reads latest() into `state`. Returns: its step. Without a checkpoint it is absent, and `state` is unchanged.
   std::optional<int64_t> load_latest(ShardedStateDict& state);
   /// Reads the checkpoint of `step`. Throws c10::Error unless it is there and whole.
-  SavedCheckpoint load(int64_t step, ShardedStateDict& state);
+  SavedCheckpoint load(ShardedStateDict& state, int64_t step);
+
+  [[deprecated("use save(state, step, info)")]] bool save(int64_t step, const ShardedStateDict& state,
+                                                          const SaveInfo& info = {}) {
+    return save(state, step, info);
+  }
+  [[deprecated("use maybe_save(state, step, info)")]] bool maybe_save(int64_t step,
+                                                                      const std::function<ShardedStateDict()>& state,
+                                                                      const SaveInfo& info = {}) {
+    return maybe_save(state, step, info);
+  }
+  [[deprecated("use load(state, step)")]] SavedCheckpoint load(int64_t step, ShardedStateDict& state) {
+    return load(state, step);
+  }
 
  private:
   class State;

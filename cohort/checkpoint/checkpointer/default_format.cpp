@@ -23,12 +23,12 @@ std::vector<std::string> own_share(const std::string& folder, const Group& group
 
 CheckpointFormat default_format() {
   CheckpointFormat format;
-  format.write = [](const ShardedStateDict& state, const std::string& folder, const Group& group) {
-    save_sharded(state, folder, {.group = group, .no_dist = group == nullptr});
+  format.save = [](const ShardedStateDict& state, const std::string& folder, const Group& group) {
+    save_sharded(state, folder, {.process_group = group, .no_dist = group == nullptr});
     return own_share(folder, group);
   };
-  format.read = [](ShardedStateDict& state, const std::string& folder, const Group& group) {
-    load_sharded(state, folder, {.group = group, .no_dist = group == nullptr});
+  format.load = [](ShardedStateDict& state, const std::string& folder, const Group& group) {
+    load_sharded(state, folder, {.process_group = group, .no_dist = group == nullptr});
   };
   return format;
 }

@@ -104,7 +104,7 @@ class SaveRound {
   StepResult write(const std::string& folder) const {
     const auto written = comm::attempt([&] {
       files::Manifest manifest;
-      for (const std::string& name : format_.write(*request_.state, folder, ranks_.group())) {
+      for (const std::string& name : format_.save(*request_.state, folder, ranks_.group())) {
         manifest.files.push_back(comm::or_throw(files::seal_file(folder, name)));
       }
       return files::format_manifest(manifest);

@@ -12,7 +12,7 @@
 
 #include "cohort/base/text/text.h"
 #include "cohort/checkpoint/file/tensor_file.h"
-#include "cohort/checkpoint/state/optimizer_state.h"
+#include "cohort/checkpoint/optimizer/optimizer_state.h"
 #include "cohort/comm/error/exception_text.h"
 
 namespace cohort::checkpoint {
@@ -80,7 +80,7 @@ TensorIdentity identity_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, const torch::nn::Module& module, const torch::optim::Optimizer* optimizer,
+void save_checkpoint(const torch::nn::Module& module, const torch::optim::Optimizer* optimizer, const std::string& path,
                      const TrainingProgress& progress) {
   StateDict tensors;
   insert_all(tensors, kModel, state_dict(module));
@@ -94,8 +94,8 @@ void save_checkpoint(const std::string& path, const torch::nn::Module& module, c
   detail::write_file("save_checkpoint", tensors, path, metadata, {.shared_tensors = SharedTensors::kSaveEach});
 }
 
-TrainingProgress load_checkpoint(const std::string& path, torch::nn::Module& module, torch::optim::Optimizer* optimizer,
-                                 RestoreRng restore_rng) {
+TrainingProgress load_checkpoint(torch::nn::Module& module, torch::optim::Optimizer* optimizer, const std::string& path,
+                                 const LoadCheckpointOptions& options) {
   constexpr const char* kFunction = "load_checkpoint";
   const files::SafetensorsHeader header = detail::read_header(kFunction, path);
   const bool has_optimizer = has_prefix(header, kOptimizer);
@@ -119,9 +119,10 @@ TrainingProgress load_checkpoint(const std::string& path, torch::nn::Module& mod
         [&] { load_optimizer_state_dict(*optimizer, module.named_parameters(), take_prefix(tensors, kOptimizer)); });
   }
   const at::Tensor* rng = tensors.find(kRng);
-  if (rng && restore_rng == RestoreRng::kYes) {
+  if (rng && options.restore_rng) {
     with_file(kFunction, path, "LibTorch's CPU generator",
-              "RestoreRng::kNo leaves the random numbers of this process as they are", [&] { set_rng_state(*rng); });
+              "{.restore_rng = false} leaves the random numbers of this process as they are",
+              [&] { set_rng_state(*rng); });
   }
   return progress;
 }

@@ -12,8 +12,8 @@
 #include "cohort/checkpoint/file/mapped_tensors.h"
 #include "cohort/checkpoint/file/scalar_type.h"
 #include "cohort/checkpoint/file/tensor_file.h"
-#include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/error/throw_error.h"
+#include "cohort/comm/tensors/plain_tensor.h"
 #include "cohort/files/input/private_mapping.h"
 #include "cohort/files/tensors/safetensors/safetensors_file.h"
 
@@ -109,17 +109,17 @@ files::SafetensorsFile open_or_throw(const char* function, const std::string& pa
 namespace detail {
 
 void write_file(const char* function, const StateDict& tensors, const std::string& path, const FileMetadata& metadata,
-                const SaveOptions& options) {
+                const SaveFileOptions& options) {
   for (const auto& item : tensors) check_storable(function, item.key(), item.value());
   if (options.shared_tensors == SharedTensors::kRefuse) refuse_shared(function, tensors);
   const Result<void> done = write_tensors(tensors, header_of(tensors, metadata), path);
   if (!done) throw_file_error(function, "write", path, done.error());
 }
 
-StateDict read_tensors(const char* function, const std::string& path, c10::Device device, bool mmap) {
+StateDict read_tensors(const char* function, const std::string& path, const LoadFileOptions& options) {
   const files::SafetensorsFile file = open_or_throw(function, path);
   std::shared_ptr<const files::PrivateMapping> mapping;
-  if (mmap) {
+  if (options.mmap) {
     auto mapped = files::PrivateMapping::map(file.file);
     if (!mapped) throw_file_error(function, "map", path, mapped.error());
     mapping = std::move(*mapped);
@@ -140,7 +140,7 @@ StateDict read_tensors(const char* function, const std::string& path, c10::Devic
     }
     // A file may have any byte, but a bool in memory must be 0 or 1.
     if (dtype == at::kBool) tensor = tensor.view(at::kByte).ne(0);
-    tensors.insert(entry.name, device.is_cpu() ? std::move(tensor) : tensor.to(device));
+    tensors.insert(entry.name, options.device.is_cpu() ? std::move(tensor) : tensor.to(options.device));
   }
   return tensors;
 }
@@ -152,12 +152,12 @@ files::SafetensorsHeader read_header(const char* function, const std::string& pa
 }  // namespace detail
 
 void save_file(const StateDict& tensors, const std::string& path, const FileMetadata& metadata,
-               const SaveOptions& options) {
+               const SaveFileOptions& options) {
   detail::write_file("save_file", tensors, path, metadata, options);
 }
 
-StateDict load_file(const std::string& path, c10::Device device, const LoadFileOptions& options) {
-  return detail::read_tensors("load_file", path, device, options.mmap);
+StateDict load_file(const std::string& path, const LoadFileOptions& options) {
+  return detail::read_tensors("load_file", path, options);
 }
 
 FileMetadata load_metadata(const std::string& path) { return detail::read_header("load_metadata", path).metadata; }

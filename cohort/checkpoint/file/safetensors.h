@@ -15,7 +15,7 @@
 #include <map>
 #include <string>
 
-#include "cohort/checkpoint/state/named_tensors.h"
+#include "cohort/checkpoint/optimizer/named_tensors.h"
 #include "cohort/export.h"
 
 namespace cohort::checkpoint {
@@ -30,7 +30,7 @@ enum class SharedTensors {
   kSaveEach,
 };
 
-struct SaveOptions {
+struct SaveFileOptions {
   SharedTensors shared_tensors = SharedTensors::kRefuse;
 };
 
@@ -40,9 +40,11 @@ struct SaveOptions {
 /// Throws c10::ValueError for tensors that cannot be stored (undefined, sparse, unknown dtype, shared), c10::Error if
 /// the disk reports an error.
 COHORT_API void save_file(const StateDict& tensors, const std::string& path, const FileMetadata& metadata = {},
-                          const SaveOptions& options = {});
+                          const SaveFileOptions& options = {});
 
 struct LoadFileOptions {
+  /// The device of the tensors.
+  c10::Device device = c10::kCPU;
   /// Whether the tensors are views of the mapped file: a page is read at its first use, and processes share the kernel's copy.
   /// Writes to them stay in this process. If somebody truncates the file while they live, SIGBUS ends the process.
   bool mmap = false;
@@ -51,8 +53,13 @@ struct LoadFileOptions {
 /// Reads all tensors of a file; each owns its memory. They are in the order of the file's header, which is the order
 /// given to save_file.
 /// Throws c10::Error naming file, tensor and reason if the file cannot be read or is not well formed.
-COHORT_API StateDict load_file(const std::string& path, c10::Device device = c10::kCPU,
-                               const LoadFileOptions& options = {});
+COHORT_API StateDict load_file(const std::string& path, const LoadFileOptions& options = {});
+[[deprecated("use load_file(path, {.device = ...})")]] inline StateDict load_file(const std::string& path,
+                                                                                  c10::Device device,
+                                                                                  LoadFileOptions options = {}) {
+  options.device = device;
+  return load_file(path, options);
+}
 
 /// Returns the `__metadata__` of a file; empty if it has none. Throws as load_file; does not read the tensors.
 COHORT_API FileMetadata load_metadata(const std::string& path);

@@ -9,9 +9,8 @@
 namespace cohort::checkpoint::detail {
 
 void write_file(const char* function, const StateDict& tensors, const std::string& path, const FileMetadata& metadata,
-                const SaveOptions& options);
-StateDict read_tensors(const char* function, const std::string& path, c10::Device device = c10::kCPU,
-                       bool mmap = false);
+                const SaveFileOptions& options);
+StateDict read_tensors(const char* function, const std::string& path, const LoadFileOptions& options = {});
 files::SafetensorsHeader read_header(const char* function, const std::string& path);
 
 }  // namespace cohort::checkpoint::detail

@@ -77,7 +77,7 @@ class TorchFileLoader {
   comm::PickleConverter converter_{[this](const PickleValue& value) { return make(value); }};
 };
 
-void write_tree(const detail::TorchTree& tree, const std::string& path, const TorchSaveOptions& options) {
+void write_tree(const detail::TorchTree& tree, const std::string& path, const SaveOptions& options) {
   comm::or_throw(files::write_pt_file(path, tree.root, tree.storages,
                                       {.sync = options.sync ? base::Sync::kYes : base::Sync::kNo,
                                        .num_threads = std::min(base::available_cores(), kMaxWriters)}),
@@ -113,11 +113,11 @@ StateDict load_tensors(const std::string& path, const LoadOptions& options) {
   return tensors;
 }
 
-void save(const IValue& value, const std::string& path, const TorchSaveOptions& options) {
+void save(const IValue& value, const std::string& path, const SaveOptions& options) {
   write_tree(detail::describe(value, options), path, options);
 }
 
-void save(const StateDict& tensors, const std::string& path, const TorchSaveOptions& options) {
+void save(const StateDict& tensors, const std::string& path, const SaveOptions& options) {
   write_tree(detail::describe(tensors, options), path, options);
 }
 

@@ -24,7 +24,7 @@
 #include <variant>
 #include <vector>
 
-#include "cohort/checkpoint/state/named_tensors.h"
+#include "cohort/checkpoint/optimizer/named_tensors.h"
 #include "cohort/export.h"
 
 namespace cohort::checkpoint {
@@ -34,6 +34,7 @@ namespace cohort::checkpoint {
 using MapLocation = std::variant<std::monostate, c10::Device, std::map<std::string, std::string>,
                                  std::function<c10::Device(const std::string& saved_on)>>;
 
+/// Options of load and load_tensors.
 struct LoadOptions {
   MapLocation map_location = {};
   /// Whether CPU tensors are views of the file in memory, which is read at their first use; writes to them do not change the
@@ -41,7 +42,7 @@ struct LoadOptions {
   bool mmap = false;
   /// Whether to compare the data with the checksums in the file. Not with mmap, nor for files from before 1.6, which have none.
   bool check = false;
-  /// Whether a state dict's attribute _metadata becomes its last entry, "_metadata". If false, it is dropped.
+  /// load: whether a state dict's attribute _metadata becomes its last entry, "_metadata". If false, it is dropped.
   bool keep_metadata = false;
 };
 
@@ -53,7 +54,7 @@ COHORT_API c10::IValue load(const std::string& path, const LoadOptions& options 
 /// Reads a file that holds one dict of tensors by name, such as a module's state dict. Throws as load.
 COHORT_API StateDict load_tensors(const std::string& path, const LoadOptions& options = {});
 
-struct TorchSaveOptions {
+struct SaveOptions {
   /// Whether the file is on the disk when save() returns. If false, it is in the system's memory, and a power cut may lose it.
   bool sync = true;
   /// For a StateDict: the versions of its modules by name, {{"", 1}, {"layer1", 1}}, written as Python's _metadata.
@@ -67,8 +68,10 @@ struct TorchSaveOptions {
 /// an existing file stays. Only its owner may read it.
 /// Throws c10::ValueError, which names the place in the value, for what cannot be stored (undefined, sparse, quantized, strings
 /// that are not UTF-8, objects, nesting deeper than 200); c10::Error if the disk reports an error.
-COHORT_API void save(const c10::IValue& value, const std::string& path, const TorchSaveOptions& options = {});
+COHORT_API void save(const c10::IValue& value, const std::string& path, const SaveOptions& options = {});
 /// As above, as an OrderedDict.
-COHORT_API void save(const StateDict& tensors, const std::string& path, const TorchSaveOptions& options = {});
+COHORT_API void save(const StateDict& tensors, const std::string& path, const SaveOptions& options = {});
+
+using TorchSaveOptions [[deprecated("use SaveOptions")]] = SaveOptions;
 
 }  // namespace cohort::checkpoint

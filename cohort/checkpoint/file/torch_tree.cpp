@@ -11,7 +11,7 @@
 
 #include "cohort/base/pickle/pickle_text.h"
 #include "cohort/checkpoint/file/scalar_type.h"
-#include "cohort/checkpoint/state/python_values.h"
+#include "cohort/checkpoint/optimizer/python_values.h"
 #include "cohort/comm/pickle/pickle.h"
 
 namespace cohort::checkpoint::detail {
@@ -36,7 +36,7 @@ at::Tensor bytes_of_storage(const c10::Storage& storage) {
 
 class TreeMaker {
  public:
-  explicit TreeMaker(const TorchSaveOptions& options) : options_(options) {}
+  explicit TreeMaker(const SaveOptions& options) : options_(options) {}
 
   PickleValue make(const IValue& value, int depth) {
     if (value.isTensor()) return make_tensor(value.toTensor());
@@ -199,7 +199,7 @@ class TreeMaker {
     return storage.device().is_cpu() ? storage : bytes_of_storage(storage).cpu().storage();
   }
 
-  const TorchSaveOptions& options_;
+  const SaveOptions& options_;
   std::string path_;
   std::unordered_map<const void*, PickleValue> made_;  // by object identity
   std::unordered_map<const c10::StorageImpl*, StorageUse> uses_;
@@ -208,13 +208,13 @@ class TreeMaker {
 
 }  // namespace
 
-TorchTree describe(const IValue& value, const TorchSaveOptions& options) {
+TorchTree describe(const IValue& value, const SaveOptions& options) {
   TreeMaker maker(options);
   PickleValue root = maker.make(value, 0);
   return maker.finish(std::move(root));
 }
 
-TorchTree describe(const StateDict& tensors, const TorchSaveOptions& options) {
+TorchTree describe(const StateDict& tensors, const SaveOptions& options) {
   TreeMaker maker(options);
   PickleValue root = maker.make_state_dict(tensors);
   return maker.finish(std::move(root));

@@ -21,7 +21,7 @@ struct TorchTree {
 };
 
 /// Throws c10::ValueError: `cannot write "optimizer.lr": ...`.
-TorchTree describe(const c10::IValue& value, const TorchSaveOptions& options);
-TorchTree describe(const StateDict& tensors, const TorchSaveOptions& options);
+TorchTree describe(const c10::IValue& value, const SaveOptions& options);
+TorchTree describe(const StateDict& tensors, const SaveOptions& options);
 
 }  // namespace cohort::checkpoint::detail

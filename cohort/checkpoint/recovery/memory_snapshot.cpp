@@ -22,7 +22,7 @@
 #include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/comm/group/world.h"
-#include "cohort/vault/keeper.h"
+#include "cohort/snapshot/snapshot_client.h"
 
 namespace cohort::checkpoint {
 namespace {
@@ -48,7 +48,7 @@ std::string find_obstacle(std::chrono::milliseconds waited) {
 }
 
 /// Returns the same name on all ranks, because each makes the same objects in the same order.
-std::string next_keeper_name() {
+std::string next_client_name() {
   static std::atomic<int> number = 0;
   return std::to_string(number++);
 }
@@ -108,7 +108,7 @@ std::string Resumed::describe() const {
     case ResumedFrom::kMemory:
       return fmt::format("step {} from memory", step);
     case ResumedFrom::kOtherMemory:
-      return fmt::format("step {} from the memory of node {}", step, from_node);
+      return fmt::format("step {} from the memory of node {}", step, from_node.value());
     case ResumedFrom::kDisk:
       return fmt::format("step {} from disk{}", step, why);
     default:
@@ -119,14 +119,15 @@ std::string Resumed::describe() const {
 class MemorySnapshot::Impl {
  public:
   Impl(SnapshotState state, MemorySnapshotOptions options) : state_(std::move(state)), options_(options) {
-    TORCH_CHECK_VALUE(options_.every >= 1, "[cohort] MemorySnapshot: every must be at least 1, got ", options_.every);
+    TORCH_CHECK_VALUE(options_.every_steps >= 1, "[cohort] MemorySnapshot: every_steps must be at least 1, got ",
+                      options_.every_steps);
     TORCH_CHECK_VALUE(state_.get, "[cohort] MemorySnapshot: SnapshotState::get is missing");
   }
   ~Impl() {
     if (!copying_.valid()) return;
     try {
       copying_.get();
-      if (versions_ == sum_of_versions(layout_)) keeper_->commit();
+      if (versions_ == sum_of_versions(layout_)) client_->commit();
     } catch (...) {  // NOLINT(bugprone-empty-catch): then the previous state counts
     }
   }
@@ -134,19 +135,19 @@ class MemorySnapshot::Impl {
   Resumed resume(const FromDisk& from_disk, std::optional<int64_t> step_on_disk);
   void step(int64_t step);
   void before_step();
-  std::optional<int64_t> complete_step() const { return keeper_ ? keeper_->complete_step() : std::nullopt; }
-  bool is_on() const { return keeper_ != nullptr; }
+  std::optional<int64_t> complete_step() const { return client_ ? client_->complete_step() : std::nullopt; }
+  bool is_on() const { return client_ != nullptr; }
 
  private:
   void open();
-  vault::Finding look();
+  snapshot::Finding look();
   void turn_off(const std::string& why);
-  void restore(const vault::Found& found);
+  void restore(const snapshot::Found& found);
   void keep(int64_t step);
 
   const SnapshotState state_;
   const MemorySnapshotOptions options_;
-  std::unique_ptr<vault::Keeper> keeper_;
+  std::unique_ptr<snapshot::SnapshotClient> client_;
   bool has_resumed_ = false;
   detail::SnapshotLayout layout_;
   // Runs with `overlap` between step() and before_step().
@@ -155,39 +156,39 @@ class MemorySnapshot::Impl {
 };
 
 void MemorySnapshot::Impl::turn_off(const std::string& why) {
-  keeper_.reset();
+  client_.reset();
   TORCH_CHECK(!options_.required, "[cohort] memory snapshots cannot be kept: ", why);
   base::warn_once("training goes on without memory snapshots: " + why);
 }
 
 // Collective, so that either all ranks keep snapshots or none does.
 void MemorySnapshot::Impl::open() {
-  const std::string name = next_keeper_name();
+  const std::string name = next_client_name();
   std::string problem;
-  const base::Result<std::optional<vault::Place>> place = vault::find_place();
+  const base::Result<std::optional<snapshot::Place>> place = snapshot::find_place();
   if (!place) {
     problem = place.error().describe();
   } else if (!*place) {
     problem = kNoLauncher;
-  } else if (auto keeper = vault::Keeper::create(**place, name, {.find_obstacle = find_obstacle})) {
-    keeper_ = std::move(*keeper);
+  } else if (auto client = snapshot::SnapshotClient::create(**place, name, {.find_obstacle = find_obstacle})) {
+    client_ = std::move(*client);
   } else {
-    problem = keeper.error().describe();
+    problem = client.error().describe();
   }
   if (problem = problem_of_any(problem); !problem.empty()) turn_off(problem);
 }
 
 // Collective: if one rank cannot fetch its state, no rank goes on from it.
-vault::Finding MemorySnapshot::Impl::look() {
-  base::Result<vault::Finding> finding = keeper_->look();
+snapshot::Finding MemorySnapshot::Impl::look() {
+  base::Result<snapshot::Finding> finding = client_->look();
   std::string problem = problem_of_any(finding ? "" : finding.error().describe());
   if (!problem.empty()) return {.why_not = std::move(problem)};
   return std::move(*finding);
 }
 
-void MemorySnapshot::Impl::restore(const vault::Found& found) {
+void MemorySnapshot::Impl::restore(const snapshot::Found& found) {
   std::vector<detail::SnapshotShare> shares;
-  for (const vault::Found::Share& share : found.shares) shares.push_back({share.begin, share.bytes});
+  for (const snapshot::Found::Share& share : found.shares) shares.push_back({share.begin, share.bytes});
   const ShardedStateDict kept = detail::read_snapshot(found.meta, found.own, shares);
   state_.set ? state_.set(kept) : copy_in_place(state_.get(), kept);
 }
@@ -197,55 +198,55 @@ Resumed MemorySnapshot::Impl::resume(const FromDisk& from_disk, std::optional<in
   open();
   has_resumed_ = true;
   Resumed resumed;
-  const vault::Finding finding = keeper_ ? look() : vault::Finding();
+  const snapshot::Finding finding = client_ ? look() : snapshot::Finding();
   resumed.why_not_memory = finding.why_not;
   const bool is_older = finding.found && step_on_disk && from_disk && finding.found->choice.step < *step_on_disk;
-  const vault::Found* found = finding.found && !is_older ? &*finding.found : nullptr;
+  const snapshot::Found* found = finding.found && !is_older ? &*finding.found : nullptr;
   if (found) {
     restore(*found);
     resumed.from = found->from_node < 0 ? ResumedFrom::kMemory : ResumedFrom::kOtherMemory;
     resumed.step = found->choice.step;
     resumed.is_exact = found->is_same_world;
-    resumed.from_node = found->from_node;
+    if (found->from_node >= 0) resumed.from_node = found->from_node;
   } else if (const auto step = from_disk ? from_disk() : std::nullopt) {
     if (is_older) resumed.why_not_memory = fmt::format("its newest state is of step {}", finding.found->choice.step);
     resumed.from = ResumedFrom::kDisk;
     resumed.step = *step;
   }
-  if (keeper_) comm::or_throw(keeper_->settle(found), "resume");
+  if (client_) comm::or_throw(client_->settle(found), "resume");
   return resumed;
 }
 
 void MemorySnapshot::Impl::step(int64_t step) {
   TORCH_CHECK(has_resumed_, "[cohort] MemorySnapshot: call resume() before the first step()");
   before_step();
-  if (!keeper_ || step % options_.every != 0) return;
+  if (!client_ || step % options_.every_steps != 0) return;
   keep(step);
 }
 
 void MemorySnapshot::Impl::keep(int64_t step) {
-  // Waits for the result of the previous generation before this one is laid out.
-  base::Result<void> waited = keeper_->wait();
+  // Waits for the result of the previous version before this one is laid out.
+  base::Result<void> waited = client_->wait();
   if (!waited) return turn_off(waited.error().describe());
-  if (const std::string problem = keeper_->partner_problem(); !problem.empty()) {
+  if (const std::string problem = client_->partner_problem(); !problem.empty()) {
     base::warn_once("snapshots of this node are kept on this node alone: " + problem);
   }
-  const bool shares = state_.whole_tensors_are_alike && keeper_->shares();
+  const bool shares = state_.full_tensors_are_equal && client_->shares();
   layout_ = detail::plan_snapshot(state_.get(), shares, state_.is_own);
-  const base::Result<vault::Room> room = keeper_->begin({.step = step,
-                                                         .suits_other_worlds = layout_.is_whole && shares,
-                                                         .num_own_bytes = layout_.num_own_bytes,
-                                                         .shared_total = layout_.shared_total,
-                                                         .shared_layout = layout_.shared_layout},
-                                                        layout_.meta);
-  if (!room) {
-    (void)keeper_->wait();  // waits until the others know
-    return turn_off(room.error().describe());
+  const base::Result<snapshot::Slot> slot = client_->begin({.step = step,
+                                                            .suits_other_worlds = layout_.is_full && shares,
+                                                            .num_own_bytes = layout_.num_own_bytes,
+                                                            .shared_total = layout_.shared_total,
+                                                            .shared_layout = layout_.shared_layout},
+                                                           layout_.meta);
+  if (!slot) {
+    (void)client_->wait();  // waits until the others know
+    return turn_off(slot.error().describe());
   }
-  const detail::SnapshotRoom to{room->own, room->shared, room->shared_begin};
+  const detail::SnapshotSlot to{slot->own, slot->shared, slot->shared_begin};
   if (!options_.overlap) {
     detail::copy_snapshot(layout_, to, detail::SnapshotPieces::kAll, /*with_threads=*/true);
-    return keeper_->commit();
+    return client_->commit();
   }
   detail::copy_snapshot(layout_, to, detail::SnapshotPieces::kSmall, /*with_threads=*/false);
   versions_ = sum_of_versions(layout_);
@@ -260,11 +261,11 @@ void MemorySnapshot::Impl::before_step() {
   try {
     copying_.get();
   } catch (...) {
-    keeper_->abandon();
+    client_->abandon();
     throw;
   }
   const bool is_unchanged = versions_ == sum_of_versions(layout_);
-  is_unchanged ? keeper_->commit() : keeper_->abandon();
+  is_unchanged ? client_->commit() : client_->abandon();
   TORCH_CHECK(
       is_unchanged,
       "[cohort] MemorySnapshot: a tensor was changed while it was copied\n  hint: with .overlap, call before_step() "

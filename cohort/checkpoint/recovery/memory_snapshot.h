@@ -1,7 +1,7 @@
 /// MemorySnapshot: keeps the last state of every rank in memory that the launcher holds, so that a job that loses a worker goes
 /// on from there instead of from the last file.
 ///
-///     checkpoint::MemorySnapshot snapshot(checkpoint::snapshot_state(*net, optimizer), {.every = 1});
+///     checkpoint::MemorySnapshot snapshot(checkpoint::snapshot_state(*net, optimizer), {.every_steps = 1});
 ///     int64_t step = snapshot.resume([&] { return load_file_if_there_is_one(); }).step;
 ///     while (step < last_step) {
 ///       train_one_step();
@@ -28,7 +28,7 @@ namespace cohort::checkpoint {
 
 struct MemorySnapshotOptions {
   /// The number of steps from one kept state to the next.
-  int64_t every = 1;
+  int64_t every_steps = 1;
   /// Whether tensors of 64 KiB and more are copied during the next forward and backward pass; call before_step() before they
   /// change. Useful if the host has a spare core for each rank. If false, step() returns when the copy is complete.
   bool overlap = false;
@@ -53,14 +53,14 @@ struct Resumed {
   /// The reason why no snapshot was used although some were kept; otherwise "".
   std::string why_not_memory;
   /// kOtherMemory: which node's.
-  int from_node = -1;
+  std::optional<int> from_node = {};
   /// Returns "step 41 from memory", "step 41 from the memory of node 1", "step 30 from disk (...)" or "from the start".
   COHORT_API std::string describe() const;
 };
 
 class COHORT_API MemorySnapshot {
  public:
-  /// Throws c10::ValueError for `every` < 1, and without `state.get`.
+  /// Throws c10::ValueError for `every_steps` < 1, and without `state.get`.
   explicit MemorySnapshot(SnapshotState state, MemorySnapshotOptions options = {});
   /// Does not wait for other ranks.
   ~MemorySnapshot();

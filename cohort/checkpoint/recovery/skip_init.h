@@ -3,7 +3,7 @@
 ///
 ///     std::optional<checkpoint::SkipInit> skip;
 ///     if (checkpoint::is_restart()) skip.emplace();
-///     GPT net(options);
+///     models::GPT net(options);
 ///     skip.reset();
 #pragma once
 

@@ -10,9 +10,9 @@
 #include <cstring>
 
 #include "cohort/base/machine/stream_copy.h"
-#include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/pickle/pickle.h"
-#include "cohort/vault/generation_file.h"
+#include "cohort/comm/tensors/plain_tensor.h"
+#include "cohort/snapshot/version_file.h"
 
 namespace cohort::checkpoint::detail {
 namespace {
@@ -65,17 +65,17 @@ void add_tensor(SnapshotLayout& layout, Description& text, const std::string& ke
                     "[cohort] a memory snapshot cannot keep \"", key,
                     "\": it is not a dense tensor\n  hint: leave it out of what get() gives, or keep its dense parts");
   SnapshotPiece piece{.tensor = tensor.detach(), .num_bytes = tensor.nbytes()};
-  const bool is_everywhere = !value.is_part() && !is_own;
+  const bool is_everywhere = !value.is_shard() && !is_own;
   piece.is_shared = shares && is_everywhere && piece.num_bytes >= kLeastSharedBytes;
   piece.offset = place_of(layout, piece);
-  layout.is_whole = layout.is_whole && is_everywhere;
+  layout.is_full = layout.is_full && is_everywhere;
   text.kinds.push_back(piece.is_shared ? kShared : kOwn);
   text.dtypes.push_back(static_cast<int64_t>(tensor.scalar_type()));
   text.dims.push_back(tensor.dim());
   for (const int64_t size : tensor.sizes()) text.sizes.push_back(size);
   if (piece.is_shared) {
     const std::string line = c10::str(layout.shared_layout, key, tensor.scalar_type(), tensor.sizes());
-    layout.shared_layout = vault::checksum_of(std::as_bytes(std::span(line)));
+    layout.shared_layout = snapshot::checksum_of(std::as_bytes(std::span(line)));
   }
   layout.pieces.push_back(std::move(piece));
 }
@@ -131,18 +131,18 @@ SnapshotLayout plan_snapshot(const ShardedStateDict& state, bool shares,
   return layout;
 }
 
-void copy_snapshot(const SnapshotLayout& layout, const SnapshotRoom& room, SnapshotPieces which, bool with_threads) {
+void copy_snapshot(const SnapshotLayout& layout, const SnapshotSlot& slot, SnapshotPieces which, bool with_threads) {
   const at::NoGradGuard no_grad;
   std::vector<CopyJob> jobs;
   std::vector<at::Tensor> keep;
   for (const SnapshotPiece& piece : layout.pieces) {
     const bool is_small = piece.num_bytes < kLeastSharedBytes;
     if (which != SnapshotPieces::kAll && is_small != (which == SnapshotPieces::kSmall)) continue;
-    const uint64_t begin = piece.is_shared ? std::max(piece.offset, room.shared_begin) : piece.offset;
-    const uint64_t room_end = piece.is_shared ? room.shared_begin + room.shared.size() : room.own.size();
-    const uint64_t end = std::min(piece.offset + piece.num_bytes, room_end);
+    const uint64_t begin = piece.is_shared ? std::max(piece.offset, slot.shared_begin) : piece.offset;
+    const uint64_t slot_end = piece.is_shared ? slot.shared_begin + slot.shared.size() : slot.own.size();
+    const uint64_t end = std::min(piece.offset + piece.num_bytes, slot_end);
     if (begin >= end) continue;
-    std::byte* to = piece.is_shared ? room.shared.data() + (begin - room.shared_begin) : room.own.data() + begin;
+    std::byte* to = piece.is_shared ? slot.shared.data() + (begin - slot.shared_begin) : slot.own.data() + begin;
     add_jobs(jobs, host_bytes(piece.tensor, keep) + (begin - piece.offset), to, end - begin);
   }
   const auto copy = [&jobs](int64_t first, int64_t last) {

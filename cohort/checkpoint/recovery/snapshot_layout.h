@@ -34,7 +34,7 @@ struct SnapshotLayout {
   /// A hash of names, dtypes and shapes of shared tensors.
   uint64_t shared_layout = 0;
   /// Whether nothing is a shard or this rank's own.
-  bool is_whole = true;
+  bool is_full = true;
 };
 
 /// `shares`: large full tensors are shared, except this rank's own. Throws c10::ValueError, naming the key, for
@@ -43,7 +43,7 @@ COHORT_TEST_API SnapshotLayout plan_snapshot(const ShardedStateDict& state, bool
                                              const std::function<bool(const std::string& key)>& is_own = nullptr);
 
 /// Memory for the bytes. `shared` begins at `shared_begin` of all shared bytes.
-struct SnapshotRoom {
+struct SnapshotSlot {
   std::span<std::byte> own;
   std::span<std::byte> shared;
   uint64_t shared_begin = 0;
@@ -51,7 +51,7 @@ struct SnapshotRoom {
 /// The tensors to copy. Small ones, below kLeastSharedBytes, may change in a forward pass, such as BatchNorm's statistics.
 enum class SnapshotPieces { kAll, kSmall, kLarge };
 /// `with_threads`: uses LibTorch's threads, if the calling thread has any.
-COHORT_TEST_API void copy_snapshot(const SnapshotLayout& layout, const SnapshotRoom& room, SnapshotPieces which,
+COHORT_TEST_API void copy_snapshot(const SnapshotLayout& layout, const SnapshotSlot& slot, SnapshotPieces which,
                                    bool with_threads);
 
 /// The bytes of one rank's share of all shared bytes, from `begin` on.

@@ -36,7 +36,7 @@ ShardedStateDict below_prefix(const ShardedStateDict& kept, const std::string& p
     const std::string key = item.key().substr(prefix.size());
     const StateValue* own = model.find(parameter_of(key));
     StateValue value = item.value();
-    if (own && own->is_part() && value.is_tensor() && value.tensor.sizes() == own->tensor.sizes())
+    if (own && own->is_shard() && value.is_tensor() && value.tensor.sizes() == own->tensor.sizes())
       value.spec = own->spec;
     result.insert(key, std::move(value));
   }

@@ -26,7 +26,7 @@ struct SnapshotState {
   /// Whether full tensors of 64 KiB and more are equal on every rank that has them, as StateValue requires. Then each host keeps
   /// them once, each of its ranks a share. Every rank keeps its own smaller tensors, such as BatchNorm's statistics, which differ
   /// until they are broadcast. If false, every rank keeps all its tensors.
-  bool whole_tensors_are_alike = true;
+  bool full_tensors_are_equal = true;
   /// Whether a full tensor is not on every rank, by its name, such as the state of a ZeroRedundancyOptimizer, which only the
   /// parameter's owner has. Each rank keeps its own such tensors, and another number of ranks cannot go on from them. If null,
   /// there are none.

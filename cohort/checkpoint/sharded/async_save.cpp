@@ -85,7 +85,7 @@ std::string previous_problem(const AsyncSaveOptions& options) {
          "\" has not ended yet\n  hint: save less often, or let wait_for_previous make training wait";
 }
 
-void copy_parts(const detail::SaveSession& session, const ShardedStateDict& state) {
+void copy_shards(const detail::SaveSession& session, const ShardedStateDict& state) {
   ShardedStateDict parts;
   for (const files::PlannedWrite& write : session.writes()) {
     const auto& item = state[write.item];
@@ -127,7 +127,7 @@ std::chrono::nanoseconds AsyncSave::staging_time() const { return state_->stagin
 
 AsyncSave async_save(const ShardedStateDict& state, const std::string& folder, const AsyncSaveOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto ranks = detail::ranks_of(options.group, options.no_dist);
+  const auto ranks = detail::ranks_of(options.process_group, options.no_dist);
   const Group finishing = finishing_group(ranks.group());
   static const bool ends_at_exit = std::atexit(end_previous) == 0;
   static_cast<void>(ends_at_exit);
@@ -138,7 +138,7 @@ AsyncSave async_save(const ShardedStateDict& state, const std::string& folder, c
   auto save = std::make_shared<AsyncSave::State>();
   save->folder = folder;
   const auto copied = comm::attempt([&] {
-    copy_parts(*session, state);
+    copy_shards(*session, state);
     return std::string();
   });
   save->staging_time = std::chrono::steady_clock::now() - begin;

@@ -30,7 +30,7 @@ class COHORT_API AsyncSave {
   std::shared_ptr<State> state_;
 };
 
-struct AsyncSaveOptions : ShardedSaveOptions {
+struct AsyncSaveOptions : SaveShardedOptions {
   /// While the previous save runs on any rank: if true, wait for it; if false, throw CheckpointException at once.
   bool wait_for_previous = true;
 };

@@ -24,12 +24,12 @@ void write_or_throw(const char* function, const std::string& from, const std::st
 
 }  // namespace
 
-void consolidate(const std::string& path, const std::string& file) {
-  write_or_throw("consolidate", path, file, files::open_stored_checkpoint(path), files::consolidate);
+void consolidate(const std::string& from, const std::string& file) {
+  write_or_throw("consolidate", from, file, files::open_stored_checkpoint(from), files::consolidate);
 }
 
-void save_as_dcp(const std::string& path, const std::string& folder) {
-  write_or_throw("save_as_dcp", path, folder, files::open_stored_checkpoint(path), files::write_dcp_folder);
+void convert_to_dcp(const std::string& from, const std::string& folder) {
+  write_or_throw("convert_to_dcp", from, folder, files::open_stored_checkpoint(from), files::write_dcp_folder);
 }
 
 void dcp_to_torch_save(const std::string& dcp_checkpoint_dir, const std::string& torch_save_path) {

@@ -11,12 +11,15 @@
 
 namespace cohort::checkpoint {
 
-/// Writes `path`, a checkpoint of any kind, as one file: of torch.save if its name ends in .pt, .pth or .bin, otherwise of
+/// Writes the checkpoint `from`, of any kind, as one file: of torch.save if its name ends in .pt, .pth or .bin, otherwise of
 /// safetensors, with plain values as texts in its metadata.
-COHORT_API void consolidate(const std::string& path, const std::string& file);
+COHORT_API void consolidate(const std::string& from, const std::string& file);
 
-/// Writes `path`, a checkpoint of any kind, as a folder that torch.distributed.checkpoint.load reads on any number of ranks.
-COHORT_API void save_as_dcp(const std::string& path, const std::string& folder);
+/// Writes the checkpoint `from`, of any kind, as a folder that torch.distributed.checkpoint.load reads on any number of ranks.
+COHORT_API void convert_to_dcp(const std::string& from, const std::string& folder);
+[[deprecated("use convert_to_dcp")]] inline void save_as_dcp(const std::string& path, const std::string& folder) {
+  convert_to_dcp(path, folder);
+}
 
 /// Writes a folder of torch.distributed.checkpoint as one file that torch.load reads, with the nested dicts that were saved.
 COHORT_API void dcp_to_torch_save(const std::string& dcp_checkpoint_dir, const std::string& torch_save_path);

@@ -12,8 +12,8 @@
 
 #include "cohort/base/text/text.h"
 #include "cohort/checkpoint/file/scalar_type.h"
-#include "cohort/checkpoint/sharded/local_part.h"
 #include "cohort/checkpoint/sharded/plain_value.h"
+#include "cohort/checkpoint/sharded/save_items.h"
 #include "cohort/checkpoint/sharded/save_session.h"
 #include "cohort/checkpoint/sharded/sharded_checkpoint.h"
 #include "cohort/checkpoint/state/module_names.h"
@@ -27,7 +27,7 @@ namespace {
 
 class LoadSession {
  public:
-  LoadSession(ShardedStateDict& state, std::string path, const ShardedLoadOptions& options)
+  LoadSession(ShardedStateDict& state, std::string path, const LoadShardedOptions& options)
       : state_(state), path_(std::move(path)), options_(options) {}
 
   // Opens the checkpoint and compares it with the state, which it does not change. Returns the keys
@@ -96,7 +96,7 @@ class LoadSession {
     const c10::Device device = current_device();
     const bool are_there = std::any_of(state_.begin(), state_.end(), [](const auto& item) {
       const StateValue& value = item.value();
-      return value.is_part() && value.tensor.is_cpu() && value.spec->mesh().device_type() != "cpu";
+      return value.is_shard() && value.tensor.is_cpu() && value.spec->mesh().device_type() != "cpu";
     });
     if (are_there && !device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
   }
@@ -116,7 +116,7 @@ class LoadSession {
     TORCH_CHECK_VALUE(is_value != value.is_tensor(), "[cohort] \"", key, "\" is ", is_value ? "a value" : "a tensor",
                       " in the checkpoint, but ", is_value ? "a tensor" : "a value", " in the state");
     if (is_value) return;
-    const std::vector<int64_t> shape = detail::whole_shape(value);
+    const std::vector<int64_t> shape = detail::global_shape(value);
     TORCH_CHECK_VALUE(tensor->second.shape == shape, "Size mismatch between saved ",
                       detail::torch_size(tensor->second.shape), " and current: ", detail::torch_size(shape), " for ",
                       key, "\n  hint: load it into a model of the same sizes; the number of ranks does not matter");
@@ -147,7 +147,7 @@ class LoadSession {
 
   ShardedStateDict& state_;
   const std::string path_;
-  const ShardedLoadOptions& options_;
+  const LoadShardedOptions& options_;
   files::StoredCheckpoint checkpoint_;
   LoadReport report_;
 };
@@ -162,8 +162,8 @@ std::set<std::string> all_keys(const std::vector<std::string>& checked) {
 
 }  // namespace
 
-LoadReport load_sharded(ShardedStateDict& state, const std::string& path, const ShardedLoadOptions& options) {
-  const auto ranks = detail::ranks_of(options.group, options.no_dist);
+LoadReport load_sharded(ShardedStateDict& state, const std::string& path, const LoadShardedOptions& options) {
+  const auto ranks = detail::ranks_of(options.process_group, options.no_dist);
   const std::string what = "load_sharded: cannot load \"" + path + "\"";
   const comm::CalledFor purpose(parallel::kStateExchange);
   LoadSession session(state, path, options);

@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cohort/checkpoint/sharded/local_part.h"
+#include "cohort/checkpoint/sharded/save_items.h"
 #include "cohort/comm/error/throw_error.h"
 #include "cohort/parallel/module/purpose.h"
 
 namespace cohort::checkpoint::detail {
 
-SaveSession::SaveSession(const char* function, std::string folder, ShardedSaveOptions options)
+SaveSession::SaveSession(const char* function, std::string folder, SaveShardedOptions options)
     : function_(function),
       folder_(std::move(folder)),
       options_(std::move(options)),
@@ -25,9 +25,9 @@ comm::RankExchange ranks_of(const Group& group, bool no_dist) {
 std::vector<std::string> SaveSession::plan_for_all(const std::vector<std::string>& described) {
   for (const auto& items : described) items_by_rank_.push_back(comm::or_throw(files::parse_items(items)));
   comm::or_throw(files_.prepare(options_.overwrite));
-  plan_ = comm::or_throw(files::plan_save(items_by_rank_, {.max_file_bytes = options_.max_shard_size,
-                                                           .num_files = static_cast<size_t>(options_.num_files),
-                                                           .prefix = files_.free_prefix()}));
+  plan_ = comm::or_throw(files::plan_save(
+      items_by_rank_,
+      {.max_file_bytes = options_.max_shard_size, .num_files = options_.num_files, .prefix = files_.free_prefix()}));
   plan_.index.metadata = options_.metadata;
   comm::or_throw(files_.create(plan_));
   std::vector<std::string> texts;
@@ -38,8 +38,8 @@ std::vector<std::string> SaveSession::plan_for_all(const std::vector<std::string
 void SaveSession::plan(const comm::RankExchange& ranks, const ShardedStateDict& state, const std::string& problem) {
   const auto described = comm::attempt([&] {
     TORCH_CHECK(problem.empty(), problem);
-    TORCH_CHECK_VALUE(options_.num_files >= 0, "[cohort] num_files is ", options_.num_files,
-                      ", but cannot be negative");
+    TORCH_CHECK_VALUE(options_.num_files.value_or(1) >= 1, "[cohort] num_files is at least 1, but got ",
+                      *options_.num_files);
     items_ = describe(state);
     return comm::or_throw(files::format_items(items_));
   });
@@ -77,8 +77,8 @@ void SaveSession::finish(const comm::RankExchange& ranks, const comm::StepResult
 
 namespace cohort::checkpoint {
 
-void save_sharded(const ShardedStateDict& state, const std::string& folder, const ShardedSaveOptions& options) {
-  const auto ranks = detail::ranks_of(options.group, options.no_dist);
+void save_sharded(const ShardedStateDict& state, const std::string& folder, const SaveShardedOptions& options) {
+  const auto ranks = detail::ranks_of(options.process_group, options.no_dist);
   detail::SaveSession session("save_sharded", folder, options);
   session.plan(ranks, state);
   at::Tensor data;

@@ -20,7 +20,7 @@ comm::RankExchange ranks_of(const Group& group, bool no_dist);
 class SaveSession {
  public:
   /// `function`: the one that the user has called.
-  SaveSession(const char* function, std::string folder, ShardedSaveOptions options);
+  SaveSession(const char* function, std::string folder, SaveShardedOptions options);
 
   /// Agrees with the other ranks on who writes what. Collective. `problem`: why this rank cannot save at all, or "".
   void plan(const comm::RankExchange& ranks, const ShardedStateDict& state, const std::string& problem = {});
@@ -40,7 +40,7 @@ class SaveSession {
 
   std::string function_;
   std::string folder_;
-  ShardedSaveOptions options_;
+  SaveShardedOptions options_;
   std::vector<files::SaveItem> items_;
   files::SavePlan own_plan_;
 

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,9 @@ namespace cohort::checkpoint {
 /// Says which ranks failed and why, by rank in the group: failures(). Thrown on all ranks.
 using CheckpointException = comm::RankError;
 
-struct ShardedSaveOptions {
+struct SaveShardedOptions {
   /// Default: the default group; without one this process is alone.
-  Group group = {};
+  Group process_group = {};
   /// Act alone although there is a group.
   bool no_dist = false;
   /// If false, an existing checkpoint in the folder is an error.
@@ -40,8 +41,8 @@ struct ShardedSaveOptions {
   bool sync_files = true;
   /// Bytes of tensors in one file, like Hugging Face's max_shard_size. A larger tensor gets a file of its own.
   uint64_t max_shard_size = 5'000'000'000;
-  /// At least so many files; 0: one per rank, if each gets a MiB.
-  int num_files = 0;
+  /// At least so many files. If absent, one per rank, if each gets a MiB.
+  std::optional<int> num_files = {};
   /// Texts for whoever reads the index. Those of rank 0.
   std::map<std::string, std::string> metadata = {};
 };
@@ -51,10 +52,10 @@ struct ShardedSaveOptions {
 /// Throws CheckpointException: for keys whose tensors differ between ranks, shards that overlap or leave elements out, tensors
 /// that cannot be stored (sparse, meta, partial sums, dtypes without a name in the format), and if the disk reports an error.
 COHORT_API void save_sharded(const ShardedStateDict& state, const std::string& folder,
-                             const ShardedSaveOptions& options = {});
+                             const SaveShardedOptions& options = {});
 
-struct ShardedLoadOptions {
-  Group group = {};
+struct LoadShardedOptions {
+  Group process_group = {};
   bool no_dist = false;
   /// Whether keys that the checkpoint lacks keep their values, and are listed in LoadReport::missing_keys.
   bool allow_partial_load = false;
@@ -77,6 +78,9 @@ struct LoadReport {
 /// torch.distributed.checkpoint, or a safetensors file.
 /// Throws CheckpointException: for a missing key or another shape, with PyTorch's texts; for an unfinished or damaged checkpoint.
 COHORT_API LoadReport load_sharded(ShardedStateDict& state, const std::string& path,
-                                   const ShardedLoadOptions& options = {});
+                                   const LoadShardedOptions& options = {});
+
+using ShardedSaveOptions [[deprecated("use SaveShardedOptions")]] = SaveShardedOptions;
+using ShardedLoadOptions [[deprecated("use LoadShardedOptions")]] = LoadShardedOptions;
 
 }  // namespace cohort::checkpoint

@@ -11,7 +11,7 @@
 
 #include "cohort/base/machine/stream_copy.h"
 #include "cohort/base/text/text.h"
-#include "cohort/checkpoint/sharded/local_part.h"
+#include "cohort/checkpoint/sharded/save_items.h"
 
 namespace cohort::checkpoint::detail {
 namespace {

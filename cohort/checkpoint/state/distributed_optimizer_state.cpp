@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "cohort/base/text/text.h"
+#include "cohort/checkpoint/optimizer/divided_optimizer.h"
 #include "cohort/checkpoint/state/distributed_state.h"
-#include "cohort/checkpoint/state/divided_optimizer.h"
-#include "cohort/checkpoint/state/model_parts.h"
+#include "cohort/checkpoint/state/model_shards.h"
 #include "cohort/checkpoint/state/participants.h"
 #include "cohort/checkpoint/state/state_plan.h"
 #include "cohort/dtensor/api/dtensor.h"
@@ -24,17 +24,17 @@ namespace {
 
 using detail::DividedOptimizer;
 using detail::HeldTensor;
-using detail::ModelParts;
+using detail::ModelShards;
 using torch::optim::Optimizer;
 using torch::optim::OptimizerOptions;
 using Value = c10::IValue;
 
 bool is_like_parameter(const optim::Field& field) { return std::holds_alternative<at::Tensor*>(field.place); }
 
-void check_is_whole(const HeldTensor& held, const DividedOptimizer& optimizer, const optim::Field& field) {
-  const bool is_cut = held.spec || optimizer.is_divided();
+void check_is_full(const HeldTensor& held, const DividedOptimizer& optimizer, const optim::Field& field) {
+  const bool is_sharded = held.spec || optimizer.is_divided();
   const bool is_free = std::holds_alternative<optim::FreeTensor>(field.place);
-  TORCH_CHECK_NOT_IMPLEMENTED(!is_cut || !is_free, "[cohort] the state of ", optimizer.kind().name,
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_sharded || !is_free, "[cohort] the state of ", optimizer.kind().name,
                               " does not belong to single parameters, so it cannot be sharded with them");
 }
 
@@ -47,7 +47,7 @@ void get_state_of(const HeldTensor& held, const at::Tensor& parameter, const Opt
   auto* const state = own ? const_cast<torch::optim::OptimizerParamState*>(own) : blank.get();
   if (!state) return;
   for (const auto& field : optimizer.kind().state(*state)) {
-    check_is_whole(held, optimizer, field);
+    check_is_full(held, optimizer, field);
     const auto value = detail::value_of(field);
     const auto key = "state." + held.name + "." + field.key;
     if (!value) continue;
@@ -87,7 +87,7 @@ std::string without_index(const std::string& key) {
 
 class OptimizerReader {
  public:
-  OptimizerReader(const ModelParts& parts, Optimizer& optimizer, const ShardedStateDict& state,
+  OptimizerReader(const ModelShards& parts, Optimizer& optimizer, const ShardedStateDict& state,
                   const StateDictOptions& options)
       : parts_(parts), optimizer_(optimizer), options_(options) {
     for (const auto& item : state) {
@@ -214,7 +214,7 @@ class OptimizerReader {
   // For a DTensor the optimizer keeps DTensors.
   static void lay_as(const at::Tensor& parameter, const HeldTensor& held, at::Tensor& tensor) {
     if (!is_dtensor(parameter) || !tensor.defined()) return;
-    const ShardSpec spec(held.spec->mesh(), held.spec->placements(), held.sizes, tensor.scalar_type());
+    const mesh::ShardSpec spec(held.spec->mesh(), held.spec->placements(), held.sizes, tensor.scalar_type());
     tensor = DTensor(tensor, spec);
   }
 
@@ -232,14 +232,14 @@ class OptimizerReader {
 
   static void check_sizes(const StateValue& value, const HeldTensor& held, const std::string& key) {
     if (!value.is_tensor()) return;
-    const auto sizes = value.is_part() ? value.spec->shape() : value.tensor.sizes().vec();
+    const auto sizes = value.is_shard() ? value.spec->shape() : value.tensor.sizes().vec();
     TORCH_CHECK_VALUE(sizes == held.sizes, "[cohort] size mismatch for \"", key, "\" in the state of \"", held.name,
                       "\": the checkpoint has shape ", at::IntArrayRef(sizes), ", the parameter has shape ",
                       at::IntArrayRef(held.sizes),
                       "\n  hint: construct model and optimizer as in the run that was saved");
   }
 
-  const ModelParts& parts_;
+  const ModelShards& parts_;
   const DividedOptimizer optimizer_;
   const StateDictOptions& options_;
   std::unordered_map<std::string, Entries> entries_;
@@ -277,7 +277,7 @@ void take_from_other_names(const HeldTensor& held, const std::string& section, c
 }
 
 // Notes the other keys of tied parameters. The state's keys have the parameters' own names.
-void note_other_names(const ModelParts& parts, ShardedStateDict& state) {
+void note_other_names(const ModelShards& parts, ShardedStateDict& state) {
   for (const HeldTensor& held : parts.tensors()) {
     if (held.other_names.empty()) continue;
     for (auto& item : state) {
@@ -292,7 +292,7 @@ void note_other_names(const ModelParts& parts, ShardedStateDict& state) {
 }
 
 // Returns the wanted shards for values with the parameters' sizes; other values are wanted as full tensors.
-detail::WantedValues wanted_values(const ModelParts& parts, const OptimizerList& optimizers) {
+detail::WantedValues wanted_values(const ModelShards& parts, const OptimizerList& optimizers) {
   detail::WantedValues wanted;
   for (auto* const each : optimizers) {
     const DividedOptimizer optimizer(*each);
@@ -355,7 +355,7 @@ std::optional<OptimizerKey> split_key(const std::string& key, const Names& names
 
 ShardedStateDict own_optimizer_state(const torch::nn::Module& model, const OptimizerList& optimizers,
                                      const StateDictOptions& options) {
-  const ModelParts parts(model);
+  const ModelShards parts(model);
   ShardedStateDict states;
   ShardedStateDict groups;
   for (auto* const each : optimizers) {
@@ -390,20 +390,20 @@ ShardedStateDict optimizer_state_for(const char* function, const torch::nn::Modu
   std::optional<c10::Device> varies_on;
   agree({function, kNoState, options, std::move(participants)}, [&] {
     state = own_optimizer_state(model, optimizers, options);
-    if (is_divided) varies_on = ModelParts(model).device();
-    const bool has_parts =
-        std::any_of(state.begin(), state.end(), [](const auto& item) { return item.value().is_part(); });
+    if (is_divided) varies_on = ModelShards(model).device();
+    const bool has_shards =
+        std::any_of(state.begin(), state.end(), [](const auto& item) { return item.value().is_shard(); });
     TORCH_CHECK_NOT_IMPLEMENTED(
-        !is_divided || !options.full_state_dict || !has_parts, "[cohort] ", function,
+        !is_divided || !options.full_state_dict || !has_shards, "[cohort] ", function,
         ": the state of a ZeroRedundancyOptimizer cannot be gathered if ranks have shards of the parameters, as with "
         "tensor parallelism\n  hint: leave full_state_dict out: then each rank has its own state, which save_sharded() "
         "writes");
-    return options.full_state_dict ? parts_of(state) : comm::Facts();
+    return options.full_state_dict ? shards_of(state) : comm::Facts();
   });
   return gathered(std::move(state), options, varies_on);
 }
 
-Incoming incoming_optimizers(const ModelParts& parts, const OptimizerList& optimizers, const ShardedStateDict& given) {
+Incoming incoming_optimizers(const ModelShards& parts, const OptimizerList& optimizers, const ShardedStateDict& given) {
   Incoming incoming{with_canonical_keys(given, parts.names()), wanted_values(parts, optimizers)};
   for (const auto& held : parts.tensors()) {
     for (const char* const section : {"state", "param_groups"}) {
@@ -413,7 +413,7 @@ Incoming incoming_optimizers(const ModelParts& parts, const OptimizerList& optim
   return incoming;
 }
 
-std::vector<OptimizerPlan> plan_optimizers(const ModelParts& parts, const OptimizerList& optimizers,
+std::vector<OptimizerPlan> plan_optimizers(const ModelShards& parts, const OptimizerList& optimizers,
                                            const ShardedStateDict& state, const StateDictOptions& options) {
   std::vector<OptimizerPlan> plans;
   for (auto* const optimizer : optimizers) plans.push_back(OptimizerReader(parts, *optimizer, state, options).read());

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "cohort/checkpoint/state/distributed_state.h"
-#include "cohort/checkpoint/state/model_parts.h"
+#include "cohort/checkpoint/state/model_shards.h"
 #include "cohort/checkpoint/state/participants.h"
 #include "cohort/checkpoint/state/state_plan.h"
-#include "cohort/comm/backend/plain_tensor.h"
+#include "cohort/comm/tensors/plain_tensor.h"
 
 namespace cohort::checkpoint {
 namespace {
@@ -47,7 +47,7 @@ ShardedStateDict below(const ShardedStateDict& state, const std::vector<std::str
   return result;
 }
 
-ShardedStateDict with_canonical_names(const ShardedStateDict& state, const detail::ModelParts& parts) {
+ShardedStateDict with_canonical_names(const ShardedStateDict& state, const detail::ModelShards& parts) {
   const auto names = detail::canonical_names(state.keys(), parts.names());
   ShardedStateDict result;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -72,7 +72,7 @@ void wait_for_passes(c10::Device device) {
 namespace detail {
 
 ShardedStateDict own_model_state(const Module& model, const StateDictOptions& options) {
-  const ModelParts parts(model);
+  const ModelShards parts(model);
   ShardedStateDict state;
   for (const auto& held : parts.tensors()) {
     if (options.ignore_frozen_params && held.is_frozen) continue;
@@ -90,18 +90,18 @@ ShardedStateDict model_state_for(const char* function, const Module& model, cons
   ShardedStateDict state;
   agree({function, kNoState, options, sharers_of(model)}, [&] {
     state = own_model_state(model, options);
-    return options.full_state_dict ? parts_of(state) : comm::Facts();
+    return options.full_state_dict ? shards_of(state) : comm::Facts();
   });
   return gathered(std::move(state), options);
 }
 
-Incoming incoming_model(const ModelParts& parts, const ShardedStateDict& given) {
+Incoming incoming_model(const ModelShards& parts, const ShardedStateDict& given) {
   Incoming incoming{with_canonical_names(given, parts)};
   for (const auto& held : parts.tensors()) incoming.wanted.emplace(held.name, Wanted{held.spec, held.sizes});
   return incoming;
 }
 
-ModelPlan plan_model(const Module& model, const ModelParts& parts, const ShardedStateDict& state,
+ModelPlan plan_model(const Module& model, const ModelShards& parts, const ShardedStateDict& state,
                      const StateDictOptions& options) {
   std::vector<NamedSizes> own;
   for (const auto& held : parts.tensors()) {
@@ -112,14 +112,14 @@ ModelPlan plan_model(const Module& model, const ModelParts& parts, const Sharded
   }
   const auto sizes_of = [&](const std::string& name) {
     const auto& value = state[name];
-    return value.is_part() ? value.spec->shape() : value.tensor.sizes().vec();
+    return value.is_shard() ? value.spec->shape() : value.tensor.sizes().vec();
   };
   ModelPlan plan{check_fit(model, own, state.keys(), sizes_of, {.strict = options.strict})};
   for (const auto& held : parts.tensors()) {
     const auto* const value = state.find(held.name);
     if (!value) continue;
     const auto to = held.tensor.detach();
-    const bool is_old = !value->is_part() && is_old_scalar(value->tensor.sizes(), held.sizes);
+    const bool is_old = !value->is_shard() && is_old_scalar(value->tensor.sizes(), held.sizes);
     plan.copies.emplace_back(to, is_old ? value->tensor[0] : value->tensor);
   }
   return plan;

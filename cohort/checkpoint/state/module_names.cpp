@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "cohort/base/text/text.h"
+#include "cohort/checkpoint/optimizer/python_values.h"
 #include "cohort/checkpoint/state/persistence.h"
-#include "cohort/checkpoint/state/python_values.h"
 #include "cohort/parallel/pipeline/stage_list.h"
 
 namespace cohort::checkpoint {
@@ -27,7 +27,7 @@ constexpr int64_t kVersionWithNumBatches = 2;
 
 // The stages of a pipeline have the full model's names.
 std::string prefix_of_child(const Module& module, const std::string& prefix, const std::string& key) {
-  return dynamic_cast<const StageListImpl*>(&module) ? prefix : prefix + key + ".";
+  return dynamic_cast<const pipeline::StageListImpl*>(&module) ? prefix : prefix + key + ".";
 }
 
 void collect(const Module& module, const std::string& prefix, std::vector<detail::ModuleTensor>& tensors) {
@@ -46,7 +46,7 @@ void collect(const Module& module, const std::string& prefix, std::vector<detail
 // Collects unexpected names in PyTorch's order: for each module, from the root down, names with its prefix that match nothing.
 void collect_unexpected(const Module& module, const std::string& prefix, const std::vector<std::string>& names,
                         const detail::Names& own, std::vector<std::string>& unexpected) {
-  if (dynamic_cast<const StageListImpl*>(&module)) {
+  if (dynamic_cast<const pipeline::StageListImpl*>(&module)) {
     std::copy_if(names.begin(), names.end(), std::back_inserter(unexpected),
                  [&](const std::string& name) { return !own.contains(name); });
     return;

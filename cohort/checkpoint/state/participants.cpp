@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "cohort/base/text/text.h"
-#include "cohort/checkpoint/state/model_parts.h"
+#include "cohort/checkpoint/state/model_shards.h"
 #include "cohort/checkpoint/state/module_names.h"
 #include "cohort/parallel/ddp/replica.h"
 #include "cohort/parallel/fsdp/sharded_module.h"
@@ -70,7 +70,7 @@ Participants sharers_of(const torch::nn::Module& model) {
   for (const auto* const sharding : shardings_of(model)) result.add(sharding->process_group());
   for (const auto& list : {model.parameters(), model.buffers()}) {
     for (const auto& tensor : list) {
-      const auto spec = parallel::part_spec(tensor);
+      const auto spec = parallel::noted_shard_spec(tensor);
       for (const auto& group : spec ? spec->mesh().groups() : std::vector<Group>()) result.add(group);
     }
   }
@@ -92,10 +92,10 @@ void add_sharers_of(const OptimizerList& optimizers, Participants& participants)
   }
 }
 
-comm::Facts parts_of(const ShardedStateDict& state) {
+comm::Facts shards_of(const ShardedStateDict& state) {
   comm::Facts facts;
   for (const auto& item : state) {
-    if (!item.value().is_part()) continue;
+    if (!item.value().is_shard()) continue;
     facts.push_back({fmt::format("part {} of the state", facts.size() + 1),
                      fmt::format("\"{}\" of {}, {}", item.key(), torch_size(item.value().spec->shape()),
                                  c10::toString(item.value().tensor.scalar_type()))});

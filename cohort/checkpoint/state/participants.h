@@ -46,6 +46,6 @@ Participants holders_of(const torch::nn::Module& model);
 void add_sharers_of(const OptimizerList& optimizers, Participants& participants);
 
 /// Returns the shards that travel when full tensors are gathered, for agree().
-comm::Facts parts_of(const ShardedStateDict& state);
+comm::Facts shards_of(const ShardedStateDict& state);
 
 }  // namespace cohort::checkpoint::detail

@@ -5,6 +5,8 @@
 ///         mask = register_buffer("mask", torch::ones({64, 64}).tril());
 ///         cohort::checkpoint::mark_non_persistent(*this, "mask");
 ///       }
+///       at::Tensor mask;
+///     };
 ///
 /// The mark belongs to the buffer: it stays when the module is wrapped, moved to a device or converted. A clone of the module
 /// registers its buffers anew, and marks them anew. LibTorch's own modules have no buffer that Python keeps non-persistent.

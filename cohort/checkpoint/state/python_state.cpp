@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "cohort/base/text/text.h"
-#include "cohort/checkpoint/state/model_parts.h"
-#include "cohort/checkpoint/state/optimizer_values.h"
-#include "cohort/checkpoint/state/python_values.h"
+#include "cohort/checkpoint/optimizer/optimizer_values.h"
+#include "cohort/checkpoint/optimizer/python_values.h"
+#include "cohort/checkpoint/state/model_shards.h"
 #include "cohort/checkpoint/state/state_plan.h"
 
 namespace cohort::checkpoint {
 namespace {
 
-using detail::ModelParts;
+using detail::ModelShards;
 using Value = c10::IValue;
 
 constexpr const char* kMetadata = "_metadata";
@@ -26,8 +26,8 @@ void check_is_dict_of(const Value& dict, const char* what) {
   TORCH_CHECK_VALUE(dict.isGenericDict(), "[cohort] ", what, " is a dict, not ", detail::text_of(dict));
 }
 
-Value whole_value(const std::string& key, const StateValue& value) {
-  TORCH_CHECK_VALUE(!value.is_part(), "[cohort] \"", key,
+Value full_value(const std::string& key, const StateValue& value) {
+  TORCH_CHECK_VALUE(!value.is_shard(), "[cohort] \"", key,
                     "\" of the state dict is a shard of a tensor\n  hint: get it with full_state_dict");
   return value.is_tensor() ? Value(value.tensor) : value.value;
 }
@@ -77,7 +77,7 @@ struct NamedGroup {
   std::vector<std::string> names;
 };
 
-std::vector<NamedGroup> named_groups(const ModelParts& parts, const OptimizerList& optimizers) {
+std::vector<NamedGroup> named_groups(const ModelShards& parts, const OptimizerList& optimizers) {
   std::vector<NamedGroup> result;
   for (auto* const optimizer : optimizers) {
     for (size_t group = 0; group < optimizer->param_groups().size(); ++group) {
@@ -125,7 +125,7 @@ Value python_dict(const data::StateDict& state) {
 
 Value python_dict(const ShardedStateDict& state) {
   auto dict = detail::empty_dict();
-  for (const auto& item : state) dict.insert(item.key(), whole_value(item.key(), item.value()));
+  for (const auto& item : state) dict.insert(item.key(), full_value(item.key(), item.value()));
   return dict;
 }
 
@@ -162,14 +162,14 @@ ShardedStateDict values_in(const Value& dict) {
 
 Value nested_optimizer_state(const ShardedStateDict& state, const torch::nn::Module& model,
                              const OptimizerList& optimizers, ParameterKeys keys) {
-  const ModelParts parts(model);
+  const ModelShards parts(model);
   std::unordered_map<std::string, FieldsOfName> states;
   std::unordered_map<std::string, FieldsOfName> options;
   for (const auto& item : state) {
     const auto key = detail::split_key(item.key(), parts.names());
     if (!key) continue;
     auto& fields = (key->section == "state" ? states : options)[key->name];
-    fields.add(key->field, whole_value(item.key(), item.value()));
+    fields.add(key->field, full_value(item.key(), item.value()));
   }
   const bool has_names = keys == ParameterKeys::kNames;
   c10::impl::GenericDict all(has_names ? c10::TypePtr(c10::StringType::get()) : c10::TypePtr(c10::IntType::get()),
@@ -205,7 +205,7 @@ ShardedStateDict flat_optimizer_state(const Value& nested, const torch::nn::Modu
                     detail::keys_in_words(nested));
   std::unordered_map<std::string, Value> by_id;
   for (const auto& entry : states.toGenericDict()) by_id.emplace(detail::key_text(entry.key()), entry.value());
-  const auto own = named_groups(ModelParts(model), optimizers);
+  const auto own = named_groups(ModelShards(model), optimizers);
   const auto given = groups.toListRef().vec();
   ShardedStateDict flat;
   for (size_t i = 0; i < given.size(); ++i) {

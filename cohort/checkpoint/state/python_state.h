@@ -18,10 +18,10 @@
 #include <ATen/core/ivalue.h>
 #include <torch/nn/module.h>
 
+#include "cohort/checkpoint/optimizer/named_tensors.h"
 #include "cohort/checkpoint/state/distributed_state.h"
-#include "cohort/checkpoint/state/named_tensors.h"
 #include "cohort/checkpoint/state/state_value.h"
-#include "cohort/data/loader/state_dict.h"
+#include "cohort/data/samplers/state_dict.h"
 #include "cohort/export.h"
 
 namespace cohort::checkpoint {

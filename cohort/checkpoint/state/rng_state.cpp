@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "cohort/base/log/log.h"
-#include "cohort/checkpoint/state/python_values.h"
+#include "cohort/checkpoint/optimizer/python_values.h"
 #include "cohort/comm/backend/accelerator.h"
 
 namespace cohort::checkpoint {

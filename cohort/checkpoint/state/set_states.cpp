@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cohort/checkpoint/state/distributed_state.h"
-#include "cohort/checkpoint/state/model_parts.h"
+#include "cohort/checkpoint/state/model_shards.h"
 #include "cohort/checkpoint/state/participants.h"
 #include "cohort/checkpoint/state/state_plan.h"
 
@@ -33,9 +33,9 @@ void check_options(const char* function, const StateDictOptions& options) {
                     ": broadcast_from_rank0 needs a process group\n  hint: call init_process_group() before");
 }
 
-void check_has_no_parts(const ShardedStateDict& state) {
+void check_has_no_shards(const ShardedStateDict& state) {
   for (const auto& item : state) {
-    TORCH_CHECK_VALUE(!item.value().is_part(), "[cohort] broadcast_from_rank0 needs full tensors on rank 0, but \"",
+    TORCH_CHECK_VALUE(!item.value().is_shard(), "[cohort] broadcast_from_rank0 needs full tensors on rank 0, but \"",
                       item.key(), "\" is a shard there\n  hint: get it with full_state_dict");
   }
 }
@@ -90,7 +90,7 @@ class StateSetter {
     if (model_state) incoming_.push_back(detail::incoming_model(*parts_, *model_state));
     if (optimizer_state) incoming_.push_back(detail::incoming_optimizers(*parts_, *optimizers_, *optimizer_state));
     if (!options_.broadcast_from_rank0 || detail::group_of(options_)->getRank() != 0) return;
-    for (const auto& each : incoming_) check_has_no_parts(each.state);
+    for (const auto& each : incoming_) check_has_no_shards(each.state);
   }
 
   void plan(const ShardedStateDict* model_state, const ShardedStateDict* optimizer_state) {
@@ -104,7 +104,7 @@ class StateSetter {
   const Module& model_;
   const OptimizerList* optimizers_;
   const StateDictOptions& options_;
-  std::optional<detail::ModelParts> parts_;
+  std::optional<detail::ModelShards> parts_;
   std::vector<Incoming> incoming_;  // the model's, then the optimizers' values
   detail::ModelPlan model_plan_;
   std::vector<detail::OptimizerPlan> optimizer_plans_;

@@ -40,7 +40,7 @@ IncompatibleKeys load_state_dict(torch::nn::Module& module, const StateDict& giv
     TORCH_CHECK_VALUE(!parallel::is_sharded(each.tensor), "[cohort] load_state_dict: parameter \"", each.name,
                       "\" is one rank's shard of a tensor, of fully_shard or of a tensor-parallel layer\n"
                       "  hint: call set_model_state_dict() with full_state_dict, which gives each rank its shard, or a "
-                      "tensor-parallel layer's load_whole()");
+                      "tensor-parallel layer's load_full()");
     sizes.push_back({each.name, each.tensor.sizes().vec()});
     names.insert(each.name);
   }

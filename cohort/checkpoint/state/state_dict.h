@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/checkpoint/state/named_tensors.h"
+#include "cohort/checkpoint/optimizer/named_tensors.h"
 #include "cohort/export.h"
 
 namespace torch::nn {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/checkpoint/optimizer/optimizer_values.h"
 #include "cohort/checkpoint/state/distributed_state.h"
-#include "cohort/checkpoint/state/model_parts.h"
-#include "cohort/checkpoint/state/optimizer_values.h"
+#include "cohort/checkpoint/state/model_shards.h"
 
 namespace cohort::checkpoint::detail {
 
@@ -30,15 +30,15 @@ struct Incoming {
   ShardedStateDict state;
   WantedValues wanted = {};
 };
-Incoming incoming_model(const ModelParts& parts, const ShardedStateDict& given);
-Incoming incoming_optimizers(const ModelParts& parts, const OptimizerList& optimizers, const ShardedStateDict& given);
+Incoming incoming_model(const ModelShards& parts, const ShardedStateDict& given);
+Incoming incoming_optimizers(const ModelShards& parts, const OptimizerList& optimizers, const ShardedStateDict& given);
 
 struct ModelPlan {
   IncompatibleKeys keys;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies = {};  ///< (to, from)
 };
 /// `state`: the values as this rank holds them.
-ModelPlan plan_model(const torch::nn::Module& model, const ModelParts& parts, const ShardedStateDict& state,
+ModelPlan plan_model(const torch::nn::Module& model, const ModelShards& parts, const ShardedStateDict& state,
                      const StateDictOptions& options);
 void commit_model(const torch::nn::Module& model, const ModelPlan& plan);
 
@@ -49,7 +49,7 @@ struct OptimizerPlan {
 
   void commit();
 };
-std::vector<OptimizerPlan> plan_optimizers(const ModelParts& parts, const OptimizerList& optimizers,
+std::vector<OptimizerPlan> plan_optimizers(const ModelShards& parts, const OptimizerList& optimizers,
                                            const ShardedStateDict& state, const StateDictOptions& options);
 
 /// Inserts a value. A list of tensors becomes an entry for each: "state.weight.old_dirs.0"; an empty list becomes no entry.

@@ -28,17 +28,17 @@ struct TiedKeys {
 struct StateValue {
   StateValue() = default;
   // Implicit on purpose: state.insert("weight", tensor).
-  StateValue(at::Tensor whole) : tensor(std::move(whole)) {}
-  StateValue(at::Tensor part, ShardSpec part_of) : tensor(std::move(part)), spec(std::move(part_of)) {}
+  StateValue(at::Tensor full) : tensor(std::move(full)) {}
+  StateValue(at::Tensor part, mesh::ShardSpec part_of) : tensor(std::move(part)), spec(std::move(part_of)) {}
   explicit StateValue(c10::IValue plain) : value(std::move(plain)) {}
 
   bool is_tensor() const { return tensor.defined(); }
-  bool is_part() const { return spec.has_value(); }
+  bool is_shard() const { return spec.has_value(); }
 
   /// Undefined for a plain value. Shares memory with the tensor from which it was made.
   at::Tensor tensor = {};
   /// Describes the full tensor and this rank's shard of it. Absent if `tensor` is a full tensor.
-  std::optional<ShardSpec> spec = {};
+  std::optional<mesh::ShardSpec> spec = {};
   /// None, bool, int, float, complex, str, bytes (comm/pickle/pickle.h), and lists, tuples and dicts of them.
   c10::IValue value = {};
   /// Set for any of the three.

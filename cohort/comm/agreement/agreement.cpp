@@ -60,18 +60,26 @@ class Values {
     found->second.push_back(rank);
   }
   bool do_differ() const { return all_.size() > 1; }
-  // Returns "A on rank 0, but B on ranks 1 and 2".
+  // Returns "A on rank 0, but B on ranks 1 and 2"; after kMostShown values, "but other values on ranks 4 to 9".
   std::string in_words(const Group& group) const {
     std::vector<std::string> texts;
+    std::vector<int> others;
     for (const auto& [value, ranks] : all_) {
       std::vector<int> numbers;
       for (const int rank : ranks) numbers.push_back(number_in_job(group, rank));
-      texts.push_back(value + " on " + base::ranks_in_words(numbers));
+      if (texts.size() < kMostShown)
+        texts.push_back(value + " on " + base::ranks_in_words(numbers));
+      else
+        others.insert(others.end(), numbers.begin(), numbers.end());
     }
+    std::sort(others.begin(), others.end());
+    if (!others.empty()) texts.push_back("other values on " + base::ranks_in_words(others));
     return base::join(texts, ", but ");
   }
 
  private:
+  static constexpr size_t kMostShown = 4;
+
   std::vector<std::pair<std::string, std::vector<int>>> all_;
 };
 

@@ -14,8 +14,10 @@ namespace cohort::comm {
 using RankFailures = std::map<int, std::string>;
 
 /// Says which ranks failed, and why each:
-///     [cohort] save_sharded: cannot save "run"
-///       rank 1: tensor "sparse" is sparse; call to_dense() first
+/// ```text
+/// [cohort] save_sharded: cannot save "run"
+///   rank 1: tensor "sparse" is sparse; call to_dense() first
+/// ```
 class COHORT_API RankError : public c10::Error {
  public:
   /// `what`: begins the text. `is_alone`: there is only one rank, so the text does not name it.

@@ -43,7 +43,7 @@ struct BackendRequest {
   std::vector<int> pids = {};
   /// Reasons why the members cannot share memory, one line each (shm_choice.h). Empty if no reason is known.
   std::vector<std::string> shm_obstacles = {};
-  /// Finds out which members are the reason if an engine cannot connect. `cause`: the engine's words, and whether the time-out
+  /// Finds out which members are the reason if an engine cannot connect. `cause`: the engine's words, and whether the timeout
   /// has passed. If null, the engine's exception passes unchanged.
   std::function<base::Failure(const base::Failure& cause)> explain_failed_connect = {};
 };

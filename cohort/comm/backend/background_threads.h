@@ -15,7 +15,7 @@ class BackgroundThreads {
   virtual ~BackgroundThreads() = default;
   /// Returns the number of operations that have not ended.
   virtual size_t num_pending() = 0;
-  /// Completes operations that nobody waits for, within their time-outs; may throw if the user interrupts it. Returns: the number
+  /// Completes operations that nobody waits for, within their timeouts; may throw if the user interrupts it. Returns: the number
   /// of operations that could not be completed.
   virtual size_t complete() = 0;
   /// Ends the operations with an error, and the threads. A second call does nothing.

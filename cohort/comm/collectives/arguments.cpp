@@ -6,8 +6,8 @@
 
 #include "cohort/base/log/log.h"
 #include "cohort/comm/backend/per_device_backend.h"
-#include "cohort/comm/backend/plain_tensor.h"
-#include "cohort/comm/backend/takes_complex.h"
+#include "cohort/comm/tensors/plain_tensor.h"
+#include "cohort/comm/tensors/takes_complex.h"
 
 namespace cohort::comm {
 namespace {

@@ -8,7 +8,7 @@
 /// Any layout and dtype works: what an engine lacks is composed from what it has.
 ///
 /// Throws: c10::ValueError for arguments that can never work, c10::DistBackendError (with operation, group, rank, size and
-/// cause) if a peer is lost, ranks differ or the time-out passes. A rank outside of the group warns and gets null.
+/// cause) if a peer is lost, ranks differ or the timeout passes. A rank outside of the group warns and gets null.
 /// Thread-safety: one thread per group at a time, in the same order on every rank.
 #pragma once
 
@@ -50,13 +50,13 @@ struct BarrierOptions {
   bool async_op = false;
   /// NCCL: the device whose stream waits. If empty, current_device().
   std::vector<int64_t> device_ids = {};
-  /// If absent, the group's time-out.
+  /// If absent, the group's timeout.
   std::optional<std::chrono::milliseconds> timeout = {};
 };
 
 struct MonitoredBarrierOptions {
   Group group = {};
-  /// If absent, the group's time-out.
+  /// If absent, the group's timeout.
   std::optional<std::chrono::milliseconds> timeout = {};
   /// If true, rank 0 names every missing rank; if false, only the first.
   bool wait_all_ranks = false;

@@ -83,7 +83,7 @@ void read_objects(const at::Tensor& tensor, const std::vector<int64_t>& sizes, i
     try {
       read_pickle({begin + offset, static_cast<size_t>(sizes[i])}, objects[i]);
     } catch (const c10::Error& error) {
-      TORCH_CHECK_VALUE(false, "object ", i, " of rank ", sender(i), ": ", comm::text_of(error));
+      TORCH_CHECK_VALUE(false, "[cohort] object ", i, " of rank ", sender(i), ": ", comm::text_of(error));
     }
     offset += sizes[i];
   }
@@ -240,7 +240,7 @@ void scatter_list(std::vector<T>& outputs, const std::vector<T>* inputs, RankArg
   const auto size = size_tensor(0, device);
   scatter(size, sizes, group_rank(root), {.group = group});
   const auto number = to_numbers(size);
-  TORCH_CHECK_VALUE(number[0] >= 0 && number[0] <= payload.numel(), "an object of ", number[0],
+  TORCH_CHECK_VALUE(number[0] >= 0 && number[0] <= payload.numel(), "[cohort] an object of ", number[0],
                     " bytes was received in a message of ", payload.numel());
   read_objects(payload, number, 0, outputs, [&](size_t) { return get_global_rank(group, root); });
 }

@@ -4,8 +4,8 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "cohort/comm/backend/overlap.h"
 #include "cohort/comm/collectives/arguments.h"
+#include "cohort/comm/tensors/overlap.h"
 #include "cohort/job/call_site.h"
 
 namespace cohort {

@@ -6,10 +6,10 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "cohort/base/system/host.h"
-#include "cohort/comm/backend/operation_text.h"
-#include "cohort/comm/backend/overlap.h"
 #include "cohort/comm/call/purpose.h"
 #include "cohort/comm/error/exception_text.h"
+#include "cohort/comm/tensors/operation_text.h"
+#include "cohort/comm/tensors/overlap.h"
 #include "cohort/comm/watch/peers.h"
 #include "cohort/comm/watch/tracked_work.h"
 
@@ -85,25 +85,25 @@ GlooBackend::WorkPtr GlooBackend::track(job::Operation operation, WorkPtr work, 
   return tracked;
 }
 
-void GlooBackend::complete(Completion& completion, StandIns stand_ins, const Tensors& results) {
+void GlooBackend::complete(Completion& completion, ContiguousCopies copies, const Tensors& results) {
   if (results.empty()) return;
-  if (stand_ins.has_copies() || !gloo_knows(results[0].scalar_type())) completion.result = results;
-  if (!stand_ins.has_copies()) return;
-  completion.after = [stand_ins = std::move(stand_ins)] { stand_ins.copy_back(); };
+  if (copies.has_copies() || !gloo_knows(results[0].scalar_type())) completion.result = results;
+  if (!copies.has_copies()) return;
+  completion.after = [copies = std::move(copies)] { copies.copy_back(); };
 }
 
 GlooBackend::Tensors GlooBackend::received_on_host(const Tensors& tensors, Completion& completion) const {
-  StandIns stand_ins;
+  ContiguousCopies copies;
   Tensors received;
   for (const auto& tensor : tensors) {
     if (tensor.is_cpu()) {
-      received.push_back(as_known(stand_ins.received(tensor)));
+      received.push_back(as_known(copies.received(tensor)));
       continue;
     }
     received.push_back(at::empty(tensor.sizes(), tensor.options().device(at::kCPU)));
-    stand_ins.copy_back_later(tensor, received.back());
+    copies.copy_back_later(tensor, received.back());
   }
-  complete(completion, std::move(stand_ins), tensors);
+  complete(completion, std::move(copies), tensors);
   return received;
 }
 
@@ -112,7 +112,7 @@ GlooBackend::WorkPtr GlooBackend::send(Tensors& tensors, int dst, int tag) {
   check_tensors("send", tensors);
   check_peer("send", dst, getRank(), getSize());
   return run(point_to_point("send", tensors, dst), tensors, [&](Completion&) {
-    Tensors sent = as_known(StandIns().sent(tensors));
+    Tensors sent = as_known(ContiguousCopies().sent(tensors));
     for (auto& tensor : sent) tensor = tensor.cpu();
     return ProcessGroupGloo::send(sent, dst, tag);
   });

@@ -1,8 +1,8 @@
 /// GlooBackend: LibTorch's ProcessGroupGloo, completed. Private to this folder; make_gloo_backend makes it.
 ///
 /// For everything that Gloo can do, the messages on the wire are the same as PyTorch's, so that Python ranks can take part:
-/// stand-ins (stand_ins.h) and carriers (reduction.h) change the tensors that this rank passes to the engine, never which engine
-/// operations run.
+/// contiguous copies (contiguous_copies.h) and carriers (reduction.h) change the tensors that this rank passes to the engine,
+/// never which engine operations run.
 ///
 /// Semantics are those of torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, on any layout and every dtype. Works are
 /// TrackedWorks: they complete when the result is in the user's tensor.
@@ -23,12 +23,12 @@
 
 #include "cohort/comm/backend/backend_request.h"
 #include "cohort/comm/backend/nan_check.h"
-#include "cohort/comm/backend/stand_ins.h"
-#include "cohort/comm/backend/takes_complex.h"
-#include "cohort/comm/backend/tensor_checks.h"
 #include "cohort/comm/gloo/gloo_failure.h"
 #include "cohort/comm/gloo/known_dtypes.h"
 #include "cohort/comm/gloo/reduction.h"
+#include "cohort/comm/tensors/contiguous_copies.h"
+#include "cohort/comm/tensors/takes_complex.h"
+#include "cohort/comm/tensors/tensor_checks.h"
 #include "cohort/comm/watch/operation_watch.h"
 #include "cohort/comm/watch/throw_failure.h"
 
@@ -75,7 +75,7 @@ class GlooBackend final : public c10d::ProcessGroupGloo, public TakesComplex {
   struct Completion {
     /// If empty, no step remains.
     std::function<void()> after;
-    /// The Work's result, if the engine's result is a stand-in. If absent, the engine's result.
+    /// The Work's result, if the engine's result is a contiguous copy. If absent, the engine's result.
     std::optional<Tensors> result;
   };
 
@@ -102,7 +102,7 @@ class GlooBackend final : public c10d::ProcessGroupGloo, public TakesComplex {
   void start(job::Operation& operation, const Tensors& handed_in);
   WorkPtr track(job::Operation operation, WorkPtr work, Completion completion, const Tensors& handed_in);
 
-  static void complete(Completion& completion, StandIns stand_ins, const Tensors& results);
+  static void complete(Completion& completion, ContiguousCopies copies, const Tensors& results);
   void complete(Completion& completion, const Reduction& reduction, std::vector<Carrier> carriers,
                 const Tensors& tensors) const;
 
@@ -112,7 +112,7 @@ class GlooBackend final : public c10d::ProcessGroupGloo, public TakesComplex {
   WorkPtr reduce_each(const Tensors& carriers, const EngineOptions& opts, c10d::ReduceOp op);
   WorkPtr scatter_reduced(const char* name, const Tensors& outputs, const Tensors& inputs,
                           const c10d::ReduceScatterOptions& opts);
-  using Unpack = std::function<void(StandIns&, const Tensor&)>;
+  using Unpack = std::function<void(ContiguousCopies&, const Tensor&)>;
   /// `unpack` gets every rank's packed inputs as rows of bytes.
   WorkPtr gather_packed(const char* name, const Tensors& inputs, const c10d::AllgatherOptions& opts,
                         const Unpack& unpack);

@@ -8,7 +8,7 @@
 namespace cohort::comm {
 namespace {
 
-// [Note: Gloo's words] Gloo throws a gloo::IoException for a time-out and for a broken connection, so the type does not tell them
+// [Note: Gloo's words] Gloo throws a gloo::IoException for a timeout and for a broken connection, so the type does not tell them
 // apart. Nor does the clock: a connection may break while an operation waits for its turn behind others, and if one operation
 // times out, Gloo closes its connections, which ends younger operations at once. Only the words tell:
 //     Timed out waiting 1500ms for recv operation to complete

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "cohort/comm/backend/stand_ins.h"
+#include "cohort/comm/tensors/contiguous_copies.h"
 
 namespace cohort::comm {
 

@@ -33,7 +33,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const BackendRequest& reques
     throw;
   } catch (const std::exception& error) {
     if (!request.explain_failed_connect) throw;
-    // Gloo's exception does not say whether it was a time-out; the clock does.
+    // Gloo's exception does not say whether it was a timeout; the clock does.
     const bool timed_out =
         std::chrono::steady_clock::now() - begin >= std::min(request.timeout, request.store->getTimeout());
     throw_failure(request.explain_failed_connect(

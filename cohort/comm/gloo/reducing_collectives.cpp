@@ -2,8 +2,8 @@
 #include <ATen/ATen.h>
 
 #include "cohort/comm/backend/joined_work.h"
-#include "cohort/comm/backend/overlap.h"
 #include "cohort/comm/gloo/gloo_backend.h"
+#include "cohort/comm/tensors/overlap.h"
 
 namespace cohort::comm {
 namespace {

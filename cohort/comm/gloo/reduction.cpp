@@ -5,8 +5,8 @@
 
 #include <limits>
 
-#include "cohort/comm/backend/reducible.h"
-#include "cohort/comm/backend/stand_ins.h"
+#include "cohort/comm/tensors/contiguous_copies.h"
+#include "cohort/comm/tensors/reducible.h"
 
 namespace cohort::comm {
 namespace {

@@ -9,7 +9,7 @@
 #include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/registry/backends.h"
 #include "cohort/comm/start/failed_connect.h"
-#include "cohort/comm/start/roll_call.h"
+#include "cohort/comm/start/membership_check.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/job/failure.h"
 #include "cohort/job/shm_choice.h"
@@ -39,7 +39,7 @@ auto BackendMaker::leaving_on_failure(Make make) const {
   } catch (const c10::ValueError&) {
     throw;
   } catch (const std::exception&) {
-    if (own_.has_called_roll) leave_roll(record_.store, own_.rank);
+    if (own_.has_called_roll) withdraw_membership(record_.store, own_.rank);
     throw;
   }
 }

@@ -22,7 +22,7 @@ struct Membership {
   std::optional<c10::Device> device_id;
   /// The ranks have made a membership check: a rank that cannot go on withdraws from it.
   bool has_called_roll = false;
-  /// The option that raises the time-out, for texts.
+  /// The option that raises the timeout, for texts.
   std::string timeout_option;
   /// TORCH_DISTRIBUTED_DEBUG=DETAIL: compares collectives over a helper group first, as PyTorch does.
   bool wraps_for_debugging = false;

@@ -11,7 +11,7 @@
 #include "cohort/base/text/text.h"
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/error/throw_error.h"
-#include "cohort/rendezvous/launch_environment.h"
+#include "cohort/rendezvous/environment/launch_environment.h"
 
 namespace cohort {
 namespace {

@@ -13,7 +13,7 @@
 #include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/group/backend_maker.h"
 #include "cohort/comm/registry/backends.h"
-#include "cohort/comm/start/roll_call.h"
+#include "cohort/comm/start/membership_check.h"
 #include "cohort/comm/watch/unawaited_works.h"
 #include "cohort/comm/watch/unwrapped_training.h"
 
@@ -73,7 +73,7 @@ std::shared_ptr<Roster> meet_others(const GroupRecord& record, int rank, const s
   // Python ranks with other backends write nothing that shows their arrival.
   if (!calls_roll(record)) return Roster::unannounced(record.store, rank, size);
   const bool names_gpu = device_id && any_can(record.config, &BackendCapability::owns_gpu);
-  return Roster::by_roll_call(
+  return Roster::by_membership_check(
       {.store = record.store,
        .rank = rank,
        .world_size = size,

@@ -10,8 +10,8 @@ namespace cohort::comm {
 
 /// Creates a group. Collective over `record.ranks`. Keys below `store` are the same as in Python's _new_process_group_helper, so
 /// that C++ and Python ranks meet. Sets the record's group and store, and its backend if Cohort chooses it. `device_id`:
-/// InitOptions::device_id; `plan`: where the ranks of the default group met. Throws EarlierStoreEnded (roll_call.h) if they met
-/// at an earlier store and may meet again.
+/// InitOptions::device_id; `plan`: where the ranks of the default group met. Throws EarlierStoreEnded (membership_check.h) if
+/// they met at an earlier store and may meet again.
 Group create_group(const c10::intrusive_ptr<c10d::Store>& store, GroupRecord record, int group_rank,
                    std::optional<c10::Device> device_id, const std::optional<RendezvousPlan>& plan = std::nullopt);
 

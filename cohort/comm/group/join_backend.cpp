@@ -14,7 +14,7 @@
 #include "cohort/comm/group/backend_maker.h"
 #include "cohort/comm/memory/apply_shared_allocator.h"
 #include "cohort/comm/registry/backends.h"
-#include "cohort/comm/start/roll_call.h"
+#include "cohort/comm/start/membership_check.h"
 #include "cohort/comm/watch/unawaited_works.h"
 #include "cohort/comm/watch/unwrapped_training.h"
 
@@ -115,19 +115,19 @@ void watch_for_unwrapped_python(const JoinRequest& request, const std::shared_pt
                                 .job = roster});
 }
 
-std::shared_ptr<Roster> roll_call_of(const JoinRequest& request, const GroupRecord& record) {
+std::shared_ptr<Roster> check_members(const JoinRequest& request, const GroupRecord& record) {
   // A single rank waits for nobody, and other single ranks may use the same keys for their groups.
   if (request.world_size == 1) return Roster::unannounced(record.store, request.rank, request.world_size);
   const auto& capability = capability_of(request.backend);
-  return Roster::by_roll_call({.store = record.store,
-                               .rank = request.rank,
-                               .world_size = request.world_size,
-                               .timeout = request.timeout,
-                               .plan = std::nullopt,
-                               .uses_gloo = capability.listens,
-                               .is_among_own_kind = true,
-                               .needs_shared_memory = capability.shares_memory,
-                               .group = record.description});
+  return Roster::by_membership_check({.store = record.store,
+                                      .rank = request.rank,
+                                      .world_size = request.world_size,
+                                      .timeout = request.timeout,
+                                      .plan = std::nullopt,
+                                      .uses_gloo = capability.listens,
+                                      .is_among_own_kind = true,
+                                      .needs_shared_memory = capability.shares_memory,
+                                      .group = record.description});
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ std::map<std::string, std::vector<std::string>> joinable_backends() {
 BackendPtr join_backend(const JoinRequest& request) {
   TORCH_CHECK_VALUE(request.world_size >= 1, "[cohort] the world size must be at least 1, got ", request.world_size,
                     "; see the variable WORLD_SIZE, or the argument world_size of init_process_group");
-  TORCH_CHECK_VALUE(request.rank >= 0 && request.rank < request.world_size, "rank ", request.rank,
+  TORCH_CHECK_VALUE(request.rank >= 0 && request.rank < request.world_size, "[cohort] rank ", request.rank,
                     " is out of range. Valid ranks are 0 to ", request.world_size - 1,
                     " (world_size=", request.world_size,
                     "); see the variable RANK, or the argument rank of init_process_group");
@@ -159,7 +159,7 @@ BackendPtr join_backend(const JoinRequest& request) {
   if (is_own_job) {
     record.ranks.resize(static_cast<size_t>(request.world_size));
     std::iota(record.ranks.begin(), record.ranks.end(), 0);
-    roster = roll_call_of(request, record);
+    roster = check_members(request, record);
     if (is_first) joined_jobs().add(roster);
   }
   record.watch = roster->watch({record.description, record.ranks, request.rank, record.timeout, record.store});

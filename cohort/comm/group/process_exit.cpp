@@ -1,4 +1,4 @@
-// [Note: exit] The destructor of a group with an operation that nobody waited for blocks until the time-out (30 minutes).
+// [Note: exit] The destructor of a group with an operation that nobody waited for blocks until the timeout (30 minutes).
 // So groups are in a World that is never destroyed. At exit, a program that ends well completes such operations; groups are
 // released only if every operation has completed.
 #include <c10/util/Exception.h>

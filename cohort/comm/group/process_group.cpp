@@ -9,7 +9,7 @@
 #include <chrono>
 #include <numeric>
 
-#include "cohort/base/file/disk_room.h"
+#include "cohort/base/file/disk_space.h"
 #include "cohort/base/net/address.h"
 #include "cohort/base/system/deadline.h"
 #include "cohort/base/system/env.h"
@@ -21,10 +21,10 @@
 #include "cohort/comm/registry/backends.h"
 #include "cohort/comm/registry/cohort_backend.h"
 #include "cohort/comm/registry/default_timeout.h"
+#include "cohort/comm/start/membership_check.h"
 #include "cohort/comm/start/rendezvous.h"
-#include "cohort/comm/start/roll_call.h"
 #include "cohort/comm/watch/unwrapped_training.h"
-#include "cohort/rendezvous/launch_environment.h"
+#include "cohort/rendezvous/environment/launch_environment.h"
 
 namespace cohort {
 namespace {
@@ -89,7 +89,7 @@ Group init_process_group(const InitOptions& options) {
     world_size = plan->world_size;
   }
   const auto attendance = comm::any_can(record.config, &comm::BackendCapability::calls_roll)
-                              ? comm::Attendance::kRollCall
+                              ? comm::Attendance::kMembershipCheck
                               : comm::Attendance::kStore;
   const auto end = base::deadline_after(timeout);
   auto left = timeout;

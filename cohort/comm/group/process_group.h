@@ -1,6 +1,6 @@
 /// Process groups: the ranks of a job find each other and form sets that communicate.
 ///
-/// The types are LibTorch's own (c10d::Store, c10d::ProcessGroup). Behaviour follows torch/distributed/distributed_c10d.py
+/// The types are LibTorch's own (c10d::Store, c10d::ProcessGroup). Behavior follows torch/distributed/distributed_c10d.py
 /// and torch/distributed/rendezvous.py of PyTorch 2.13: the same store keys and group names, so a C++ rank and a Python
 /// rank meet in one group.
 ///

@@ -9,10 +9,10 @@ namespace cohort::comm {
 Roster::Roster(std::shared_ptr<Peers> peers, const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size)
     : store_(store), peers_(std::move(peers)), reports_(std::make_shared<Reports>(store, peers_, rank, world_size)) {}
 
-std::shared_ptr<Roster> Roster::by_roll_call(const RollCall& call) {
-  auto peers = std::make_shared<Peers>(call.store, call.rank, call.world_size);
-  peers->learn(call_roll(call));
-  return std::shared_ptr<Roster>(new Roster(std::move(peers), call.store, call.rank, call.world_size));
+std::shared_ptr<Roster> Roster::by_membership_check(const MembershipCheck& check) {
+  auto peers = std::make_shared<Peers>(check.store, check.rank, check.world_size);
+  peers->learn(check_membership(check));
+  return std::shared_ptr<Roster>(new Roster(std::move(peers), check.store, check.rank, check.world_size));
 }
 
 std::shared_ptr<Roster> Roster::unannounced(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/comm/start/roll_call.h"
+#include "cohort/comm/start/membership_check.h"
 #include "cohort/comm/watch/peers.h"
 #include "cohort/comm/watch/process_watch.h"
 #include "cohort/comm/watch/reports.h"
@@ -16,8 +16,8 @@ namespace cohort::comm {
 /// `ranks` are always ranks of the job. Thread-safety: const after construction, besides collect() and await().
 class Roster : public std::enable_shared_from_this<Roster> {
  public:
-  /// Makes a membership check. Collective. Blocks until every rank of the job has come; throws as call_roll.
-  static std::shared_ptr<Roster> by_roll_call(const RollCall& call);
+  /// Makes a membership check. Collective. Blocks until every rank of the job has come; throws as check_membership.
+  static std::shared_ptr<Roster> by_membership_check(const MembershipCheck& check);
   /// Writes this process's entry and does not wait: for ranks without the sign of life that a membership check needs.
   static std::shared_ptr<Roster> unannounced(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world_size);
   /// Reads what the others have written so far, in a job without a membership check.

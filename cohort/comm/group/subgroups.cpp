@@ -136,15 +136,20 @@ Group new_group(std::vector<int> ranks, const NewGroupOptions& options) {
   return group;
 }
 
-Subgroups new_subgroups(int group_size, const Group& group, const NewGroupOptions& options) {
-  if (group_size == 0) {
-    const auto accelerator = comm::accelerator();
-    TORCH_CHECK_VALUE(
-        accelerator,
-        "Default group size only takes effect when CUDA is available. If your subgroup uses a backend that "
-        "does not depend on CUDA, please pass in 'group_size' correctly.");
-    group_size = accelerator->num_devices;
-  }
+namespace {
+
+int num_accelerators() {
+  const auto accelerator = comm::accelerator();
+  TORCH_CHECK_VALUE(accelerator,
+                    "Default group size only takes effect when CUDA is available. If your subgroup uses a backend that "
+                    "does not depend on CUDA, please pass in 'group_size' correctly.");
+  return accelerator->num_devices;
+}
+
+}  // namespace
+
+Subgroups new_subgroups(std::optional<int> wanted_size, const Group& group, const NewGroupOptions& options) {
+  const int group_size = wanted_size ? *wanted_size : num_accelerators();
   TORCH_CHECK_VALUE(group_size > 0, "The arg 'group_size' (", group_size, ") must be positive");
   const int world_size = get_world_size(group);
   TORCH_CHECK_VALUE(world_size >= group_size, "The arg 'group_size' (", group_size,

@@ -20,7 +20,7 @@ namespace cohort {
 struct NewGroupOptions {
   /// If empty, the default group's backend.
   std::string backend = {};
-  /// If absent, 30 minutes, or 10 for NCCL, as in PyTorch (not the default group's time-out).
+  /// If absent, 30 minutes, or 10 for NCCL, as in PyTorch (not the default group's timeout).
   std::optional<std::chrono::milliseconds> timeout = {};
   /// The group's name in errors and logs. If empty, c10d's name of it, such as "1".
   std::string group_desc = {};
@@ -37,9 +37,11 @@ COHORT_API Group new_group(std::vector<int> ranks = {}, const NewGroupOptions& o
 /// This rank's group, and all groups, in order.
 using Subgroups = std::pair<Group, std::vector<Group>>;
 
-/// Cuts `group` (null: all ranks) into groups of `group_size` neighbours; 0: as many as the machine has CUDA devices.
+/// Cuts `group` (null: all ranks) into groups of `group_size` neighbors (if absent, as many as the machine has CUDA
+/// devices).
 /// Throws c10::ValueError unless `group_size` divides the group.
-COHORT_API Subgroups new_subgroups(int group_size = 0, const Group& group = {}, const NewGroupOptions& options = {});
+COHORT_API Subgroups new_subgroups(std::optional<int> group_size = {}, const Group& group = {},
+                                   const NewGroupOptions& options = {});
 
 /// Creates one group per list. A rank that is in no list gets the non-member object.
 /// Throws c10::ValueError if the lists overlap.

@@ -8,7 +8,7 @@
 #include "cohort/base/machine/cpu.h"
 #include "cohort/base/system/env.h"
 #include "cohort/comm/group/world.h"
-#include "cohort/rendezvous/launch_environment.h"
+#include "cohort/rendezvous/environment/launch_environment.h"
 
 namespace cohort::comm {
 

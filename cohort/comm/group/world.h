@@ -39,7 +39,7 @@ struct World {
   Group default_group;
   /// The number of the next group, which is its name, as in PyTorch; 0 again after all groups are destroyed.
   int group_count = 0;
-  /// The number of groups that local synchronisation has made, by their ranks; kept so that every name is used once.
+  /// The number of groups that local synchronization has made, by their ranks; kept so that every name is used once.
   std::map<std::vector<int>, int> num_local_groups;
   /// The members of the job that init_process_group has joined.
   std::shared_ptr<Roster> roster;

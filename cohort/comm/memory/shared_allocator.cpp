@@ -14,11 +14,11 @@
 #include "cohort/shm/arena/process_arena.h"
 #include "cohort/shm/engine/group.h"
 
-namespace cohort {
+namespace cohort::comm {
 namespace {
 
 std::atomic<bool> is_installed = false;
-// The requested size; a forked child's allocator uses it, too.
+// The requested size, 0 without one; a forked child's allocator uses it, too.
 std::atomic<size_t> reserved_bytes = 0;
 std::atomic<size_t> least_bytes = SharedAllocatorOptions().least_bytes;
 
@@ -63,14 +63,18 @@ SharedAllocator& own_allocator() {
 }  // namespace
 
 void use_shared_allocator(const SharedAllocatorOptions& options) {
-  if (options.reserved_bytes > 0) reserved_bytes = options.reserved_bytes;
+  TORCH_CHECK_VALUE(
+      options.reserved_bytes != size_t{0},
+      "[cohort] use_shared_allocator: reserved_bytes is at least 1, but got 0\n  hint: leave it out for the "
+      "size of the host's memory");
+  if (options.reserved_bytes) reserved_bytes = *options.reserved_bytes;
   const auto arena = shm::make_process_arena(reserved_bytes);
   if (!arena) {
     comm::throw_error(base::Error("use_shared_allocator cannot reserve memory for tensors").caused_by(arena.error()));
   }
   if (is_installed.exchange(true)) return;
   least_bytes = std::max<size_t>(options.least_bytes, 1);
-  fallback();  // initialised before it is replaced
+  fallback();  // initialized before it is replaced
   c10::SetCPUAllocator(&own_allocator(), /*priority=*/100);
   if (c10::GetCPUAllocator() == &own_allocator()) return;
   is_installed = false;
@@ -96,11 +100,11 @@ SharedAllocatorStats shared_allocator_stats() {
           stats.quarantined_bytes, stats.num_recycled, stats.num_fresh,       stats.num_refused};
 }
 
-void comm::apply_shared_allocator(bool is_wanted) {
+void apply_shared_allocator(bool is_wanted) {
   const auto variable = comm::or_throw_value(base::env_bool("COHORT_SHARED_ALLOCATOR"));
   if (is_wanted || is_installed || variable.value_or(false)) use_shared_allocator();
 }
 
-void comm::set_staged_bytes(size_t num_bytes) { shm::Group::set_staged_bytes(num_bytes); }
+void set_staged_bytes(size_t num_bytes) { shm::Group::set_staged_bytes(num_bytes); }
 
-}  // namespace cohort
+}  // namespace cohort::comm

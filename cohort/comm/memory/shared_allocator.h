@@ -21,15 +21,16 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::comm {
 
 struct SharedAllocatorOptions {
-  /// Address space that is reserved, once. 0: as much as the host has memory, at most 256 GiB. Tensors that find no room there
-  /// come from malloc.
-  size_t reserved_bytes = 0;
+  /// Address space that is reserved, once. If absent, as much as the host has memory, at most 256 GiB. Tensors that find no room
+  /// there come from malloc.
+  std::optional<size_t> reserved_bytes = {};
   /// Smaller tensors come from malloc, which recycles blocks of that size itself.
   size_t least_bytes = 64 << 10;
 };
@@ -59,4 +60,14 @@ struct SharedAllocatorStats {
 
 COHORT_API SharedAllocatorStats shared_allocator_stats();
 
+}  // namespace cohort::comm
+
+// Old names, until the next release.
+namespace cohort {
+using SharedAllocatorOptions [[deprecated("use cohort::comm::SharedAllocatorOptions")]] = comm::SharedAllocatorOptions;
+using comm::empty_shared_allocator_cache;
+using comm::has_shared_allocator;
+using comm::use_shared_allocator;
+using SharedAllocatorStats [[deprecated("use cohort::comm::SharedAllocatorStats")]] = comm::SharedAllocatorStats;
+using comm::shared_allocator_stats;
 }  // namespace cohort

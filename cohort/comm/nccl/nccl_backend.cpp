@@ -14,9 +14,9 @@
 #include "cohort/base/system/deadline.h"
 #include "cohort/base/system/env.h"
 #include "cohort/base/system/host.h"
-#include "cohort/comm/backend/operation_text.h"
 #include "cohort/comm/error/exception_text.h"
 #include "cohort/comm/error/throw_error.h"
+#include "cohort/comm/tensors/operation_text.h"
 #include "cohort/comm/watch/operation_watch.h"
 #include "cohort/comm/watch/peers.h"
 #include "cohort/comm/watch/throw_failure.h"
@@ -220,7 +220,7 @@ class NcclProcessGroup final : public c10d::ProcessGroupNCCL {
     try {
       work = call();
     } catch (const c10::DistError& error) {
-      // Ranks meet in the store here, for at most the group's time-out.
+      // Ranks meet in the store here, for at most the group's timeout.
       throw_failure(watch_->find_cause(operation, nccl_failure(error, Clock::now() - begin >= options_->timeout)));
     }
     if (!work) return work;

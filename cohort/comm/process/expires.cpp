@@ -66,10 +66,10 @@ base::Result<void> send(const std::string& path, const std::string& line) {
 
 }  // namespace
 
-Expires::Expires(std::chrono::duration<double> after, const std::string& scope, int signal,
+Expires::Expires(std::chrono::duration<double> after, const std::optional<std::string>& scope, int signal,
                  const std::source_location& where)
     : path_(base::get_env("TORCHELASTIC_TIMER_FILE").value_or("")),
-      scope_(scope.empty() ? fmt::format("{}#{}", where.file_name(), where.line()) : scope) {
+      scope_(scope ? *scope : fmt::format("{}#{}", where.file_name(), where.line())) {
   if (path_.empty()) {
     base::warn_once("cohort::Expires: TORCHELASTIC_TIMER_FILE is not set, so no launcher watches these blocks");
     return;

@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <optional>
 #include <source_location>
 #include <string>
 
@@ -24,11 +25,12 @@ namespace cohort {
 class COHORT_API Expires {
  public:
   /// Starts the clock: the wall clock, as the launcher measures.
-  /// `scope` names the block, in UTF-8; "": the file and line of the call. `signal` ends the process; 0: it is only reported.
+  /// `scope` names the block, in UTF-8; if absent, the file and line of the call. `signal` ends the process; as in PyTorch, 0
+  /// or less means that the launcher only reports the block.
   /// Without TORCHELASTIC_TIMER_FILE nothing is watched, which is said once. Throws c10::Error if nobody listens
   /// there within a second, or if the scope is longer than some 3900 bytes.
-  explicit Expires(std::chrono::duration<double> after, const std::string& scope = "", int signal = SIGKILL,
-                   const std::source_location& where = std::source_location::current());
+  explicit Expires(std::chrono::duration<double> after, const std::optional<std::string>& scope = {},
+                   int signal = SIGKILL, const std::source_location& where = std::source_location::current());
   /// Ends the block. Blocks for a second at most; warns if the launcher is gone.
   ~Expires();
   Expires(const Expires&) = delete;

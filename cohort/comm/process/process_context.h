@@ -10,6 +10,10 @@
 
 #include "cohort/export.h"
 
+namespace cohort::comm {
+struct StartedRanks;
+}
+
 namespace cohort {
 
 /// A rank failed. what() has PyTorch's form: the error text, the exit code or the signal's name.
@@ -65,7 +69,7 @@ class COHORT_API ProcessContext {
             std::optional<std::chrono::milliseconds> grace_period = {});
 
  private:
-  friend struct StartedRanks;
+  friend struct comm::StartedRanks;
   struct Ranks;
   std::unique_ptr<Ranks> ranks_;
 };

@@ -109,7 +109,7 @@ ProcessContext spawn(const std::function<void(int)>& fn, int nprocs, bool join) 
   refuse_other_threads();
   notice_ends();
   ProcessContext context;
-  auto& ranks = StartedRanks::of(context);
+  auto& ranks = comm::StartedRanks::of(context);
   // If a later rank cannot be started, the context's destructor ends the earlier ones.
   for (int i = 0; i < nprocs; ++i) ranks.push_back(start_rank(fn, i, nprocs));
   while (join && !context.join()) {

@@ -35,9 +35,13 @@ struct ProcessContext::Ranks {
   std::vector<comm::SpawnedRank> list;
 };
 
+}  // namespace cohort
+
+namespace cohort::comm {
+
 /// Gives spawn access to a context's ranks.
 struct StartedRanks {
   static std::vector<comm::SpawnedRank>& of(ProcessContext& context) { return context.ranks_->list; }
 };
 
-}  // namespace cohort
+}  // namespace cohort::comm

@@ -2,9 +2,12 @@
 /// what the other writes. Corresponds to torch.multiprocessing.Pipe and Queue for tensors in PyTorch
 /// (multiprocessing/reductions.py); in Python it is torchcohort.TensorChannel.
 ///
-///     TensorListener listener("weights");           auto channel = TensorChannel::connect("weights");
-///     auto channel = listener.accept();             at::Tensor weight = channel.receive();
-///     channel.send(weight);                         weight.add_(1);  // the other process sees it
+///     TensorListener listener("weights");                        // one process
+///     TensorChannel channel = listener.accept();
+///     channel.send(weight);
+///
+///     TensorChannel other = TensorChannel::connect("weights");   // another process
+///     other.receive().add_(1);                                   // the first one sees it
 ///
 /// The name is an abstract UNIX socket of this user: it is not a file, leaves nothing behind, and both ends refuse other users.
 /// Both processes must be in one network namespace. A tensor's memory lives as long as any process uses it or it is on its

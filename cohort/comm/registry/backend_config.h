@@ -26,9 +26,9 @@ struct BackendCapability {
   std::vector<c10::DeviceType> devices;
   /// The devices whose tensors it gets if no backend is named.
   std::vector<c10::DeviceType> default_for = {};
-  /// The time that operations may wait if the user gives no time-out. If a group has several backends, the longest counts.
+  /// The time that operations may wait if the user gives no timeout. If a group has several backends, the longest counts.
   std::chrono::milliseconds default_timeout = std::chrono::minutes(30);
-  /// Its ranks wait for each other at the start, with explanations (membership check, roll_call.h).
+  /// Its ranks wait for each other at the start, with explanations (membership check, membership_check.h).
   bool calls_roll = false;
   /// Its ranks may connect over the network as Gloo's do, so they must be able to reach each other's addresses.
   bool listens = false;

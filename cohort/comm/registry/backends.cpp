@@ -152,7 +152,7 @@ bool any_can(const std::vector<DeviceBackend>& config, bool BackendCapability::*
 }  // namespace comm
 
 void register_backend(const std::string& name, BackendCreator creator, const std::vector<c10::DeviceType>& devices) {
-  TORCH_CHECK_VALUE(!comm::find_kind(name), "backend \"", name, "\" is already registered");
+  TORCH_CHECK_VALUE(!comm::find_kind(name), "[cohort] backend \"", name, "\" is already registered");
   TORCH_CHECK_VALUE(!name.empty() && name.find_first_of(":, ") == std::string::npos, "[cohort] \"", name,
                     "\" cannot be the name of a backend");
   static const std::vector<c10::DeviceType> unspecified{c10::DeviceType::CPU, c10::DeviceType::CUDA};

@@ -1,4 +1,4 @@
-/// The time that operations of a group may wait if the user gives no time-out.
+/// The time that operations of a group may wait if the user gives no timeout.
 #pragma once
 
 #include <chrono>

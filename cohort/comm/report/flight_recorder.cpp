@@ -14,7 +14,7 @@ std::string dump_flight_recorder() { return shm::to_json(shm::read_process_trace
 
 std::string dump_flight_recorder_text() { return shm::to_text(shm::read_process_trace("")); }
 
-std::string write_flight_recorder(const std::string& prefix) {
+std::string save_flight_recorder(const std::string& prefix) {
   std::string path = shm::dump_traces(prefix);
   TORCH_CHECK(!path.empty(), "[cohort] the flight recorder cannot be written",
               prefix.empty() ? std::string() : " to files that begin with \"" + prefix + "\"",
@@ -22,7 +22,7 @@ std::string write_flight_recorder(const std::string& prefix) {
   return path;
 }
 
-void write_chrome_trace(const std::string& path) {
+void save_chrome_trace(const std::string& path) {
   or_throw(base::write_file_atomically(path, shm::to_chrome_trace(shm::read_process_trace(""))));
 }
 

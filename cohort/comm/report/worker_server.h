@@ -11,8 +11,10 @@
 /// /handler/ for the names as JSON, POST /handler/NAME?a=b. The handlers are LibTorch's own (ping, fr_trace_json,
 /// wait_counter_values ...), those that a program adds by c10d::control_plane::registerHandler, and two of ours for operations
 /// on shared memory, which LibTorch's recorder does not see:
-///     cohort_fr_trace_json  dump_flight_recorder()
-///     cohort_fr_trace       dump_flight_recorder_text()
+/// ```text
+/// cohort_fr_trace_json  dump_flight_recorder()
+/// cohort_fr_trace       dump_flight_recorder_text()
+/// ```
 ///
 /// The HTTP server is Cohort's: LibTorch exports its WorkerServer class, but its header needs httplib.h, which no LibTorch has.
 #pragma once

@@ -2,8 +2,8 @@
 
 #include <c10/util/Exception.h>
 
-#include "cohort/comm/backend/operation_text.h"
-#include "cohort/comm/backend/reducible.h"
+#include "cohort/comm/tensors/operation_text.h"
+#include "cohort/comm/tensors/reducible.h"
 
 namespace cohort::comm {
 namespace {

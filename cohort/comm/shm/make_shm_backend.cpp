@@ -16,7 +16,7 @@
 #include "cohort/comm/call/purpose.h"
 #include "cohort/comm/shm/shm_backend.h"
 #include "cohort/comm/watch/throw_failure.h"
-#include "cohort/rendezvous/launch_environment.h"
+#include "cohort/rendezvous/environment/launch_environment.h"
 
 namespace cohort::comm {
 namespace {
@@ -71,7 +71,7 @@ class Attachment {
   Failure absence(const std::string& cause) const {
     auto absent = failure(cause,
                           "see whether that rank ended, or creates other groups before this one; if it is only late, "
-                          "raise the time-out");
+                          "raise the timeout");
     absent.kind = Failure::Kind::kLostRank;
     return absent;
   }
@@ -123,7 +123,7 @@ class Attachment {
     while (!is_met()) {
       if (const auto reported = reported_failure(); !reported.empty()) end_with(decode_failure(reported));
       if (Clock::now() >= deadline_) {
-        fail(absence(fmt::format("{} within the time-out of {}", otherwise, base::format_duration(request_.timeout))));
+        fail(absence(fmt::format("{} within the timeout of {}", otherwise, base::format_duration(request_.timeout))));
       }
       std::this_thread::sleep_for(kMeetInterval);
     }

@@ -86,7 +86,7 @@ void ShmBackend::be_monitored(const ShmCall& call) {
 }
 
 void ShmBackend::monitor(const ShmCall& call, bool wait_all_ranks) {
-  // Unlike elsewhere, a time-out of 0 is a limit of 0 here.
+  // Unlike elsewhere, a timeout of 0 is a limit of 0 here.
   const auto timeout = call.timeout == c10d::kUnsetTimeout ? *session_->options_of(call).timeout : call.timeout;
   // The transfers have no limit of their own: late messages are still received and answered.
   auto unlimited = call;

@@ -2,12 +2,12 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
-#include "cohort/comm/backend/overlap.h"
-#include "cohort/comm/backend/tensor_checks.h"
 #include "cohort/comm/shm/element_types.h"
 #include "cohort/comm/shm/shm_backend.h"
 #include "cohort/comm/shm/shm_checks.h"
 #include "cohort/comm/shm/simple_pair.h"
+#include "cohort/comm/tensors/overlap.h"
+#include "cohort/comm/tensors/tensor_checks.h"
 
 namespace cohort::comm {
 namespace {
@@ -137,34 +137,34 @@ ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::Broadcas
                         .timeout = opts.timeout,
                         .root = static_cast<int>(opts.rootRank),
                         .caller = __builtin_return_address(0)};
-  StandIns stand_ins;
-  auto memory = is_root ? stand_ins.sent(tensors[0]) : stand_ins.received(tensors[0]);
+  ContiguousCopies copies;
+  auto memory = is_root ? copies.sent(tensors[0]) : copies.received(tensors[0]);
   return run(request, tensors, is_root ? tensors : Tensors{}, tensors,
-             [memory = std::move(memory), stand_ins = std::move(stand_ins), root = request.root](
+             [memory = std::move(memory), copies = std::move(copies), root = request.root](
                  shm::Group& group, const shm::CallOptions& options) {
                auto failure = group.broadcast(memory.data_ptr(), elements_of(memory), root, options);
-               if (!failure) stand_ins.copy_back();
+               if (!failure) copies.copy_back();
                return failure;
              });
 }
 
 // `outputs[i]`: the destinations of every rank's `inputs[i]`, one pointer per rank.
 ShmBackend::WorkPtr ShmBackend::gather_each(const Request& request, const Tensors& inputs,
-                                            std::vector<std::vector<void*>> outputs, StandIns stand_ins, Tensors kept,
-                                            const Tensors& results) {
+                                            std::vector<std::vector<void*>> outputs, ContiguousCopies copies,
+                                            Tensors kept, const Tensors& results) {
   std::vector<Gathering> gatherings;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    gatherings.push_back({stand_ins.sent(inputs[i]), std::move(outputs[i])});
+    gatherings.push_back({copies.sent(inputs[i]), std::move(outputs[i])});
   }
   return run(request, inputs, inputs, results,
-             [gatherings = std::move(gatherings), stand_ins = std::move(stand_ins), kept = std::move(kept)](
+             [gatherings = std::move(gatherings), copies = std::move(copies), kept = std::move(kept)](
                  shm::Group& group, const shm::CallOptions& options) {
                for (const auto& [input, pointers] : gatherings) {
                  const auto failure =
                      group.all_gather(input.const_data_ptr(), pointers.data(), elements_of(input), options);
                  if (failure) return failure;
                }
-               stand_ins.copy_back();
+               copies.copy_back();
                return shm::Outcome();
              });
 }
@@ -180,20 +180,20 @@ ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors
                         .timeout = opts.timeout,
                         .caller = __builtin_return_address(0)};
   if (sizes == Sizes::kUneven) return gather_uneven(request, inputs, outputs[0]);
-  StandIns stand_ins;
+  ContiguousCopies copies;
   const bool in_place = is_in_place(inputs[0], outputs[0][static_cast<size_t>(rank_)]);
-  auto received = stand_ins.received(outputs[0], overlap(outputs[0], in_place ? Tensors{} : inputs));
+  auto received = copies.received(outputs[0], overlap(outputs[0], in_place ? Tensors{} : inputs));
   std::vector<std::vector<void*>> pointers{memory_of(received)};
-  return gather_each(request, inputs, std::move(pointers), std::move(stand_ins), std::move(received), outputs[0]);
+  return gather_each(request, inputs, std::move(pointers), std::move(copies), std::move(received), outputs[0]);
 }
 
 // All ranks come here, because the list has the same sizes on every rank. Every rank broadcasts its tensor.
 ShmBackend::WorkPtr ShmBackend::gather_uneven(const Request& request, const Tensors& inputs, const Tensors& outputs) {
-  StandIns stand_ins;
-  auto sent = stand_ins.sent(inputs[0]);
-  auto received = stand_ins.received(outputs, overlap(outputs, inputs));
+  ContiguousCopies copies;
+  auto sent = copies.sent(inputs[0]);
+  auto received = copies.received(outputs, overlap(outputs, inputs));
   return run(request, inputs, inputs, outputs,
-             [sent = std::move(sent), received = std::move(received), stand_ins = std::move(stand_ins),
+             [sent = std::move(sent), received = std::move(received), copies = std::move(copies),
               own = static_cast<size_t>(rank_)](shm::Group& group, const shm::CallOptions& options) {
                as_bytes(received[own]).copy_(as_bytes(sent));
                for (size_t rank = 0; rank < received.size(); ++rank) {
@@ -201,7 +201,7 @@ ShmBackend::WorkPtr ShmBackend::gather_uneven(const Request& request, const Tens
                                                 static_cast<int>(rank), options);
                  if (failure) return failure;
                }
-               stand_ins.copy_back();
+               copies.copy_back();
                return shm::Outcome();
              });
 }
@@ -224,11 +224,11 @@ ShmBackend::WorkPtr ShmBackend::gather_into(const Request& request, const Tensor
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!is_in_place(inputs[i], outputs[i], rank_)) read.push_back(inputs[i]);
   }
-  StandIns stand_ins;
-  auto received = stand_ins.received(outputs, overlap(outputs, read));
+  ContiguousCopies copies;
+  auto received = copies.received(outputs, overlap(outputs, read));
   std::vector<std::vector<void*>> pointers;
   for (const auto& tensor : received) pointers.push_back(parts_of(tensor, size_));
-  return gather_each(request, inputs, std::move(pointers), std::move(stand_ins), std::move(received), outputs);
+  return gather_each(request, inputs, std::move(pointers), std::move(copies), std::move(received), outputs);
 }
 
 ShmBackend::WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -262,16 +262,16 @@ ShmBackend::WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& output
                         .is_async = opts.asyncOp,
                         .timeout = opts.timeout,
                         .caller = __builtin_return_address(0)};
-  StandIns stand_ins;
+  ContiguousCopies copies;
   Tensors kept;
   std::vector<std::vector<void*>> pointers(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     for (const auto& list : outputs) {
-      kept.push_back(stand_ins.received(list[i], apart));
+      kept.push_back(copies.received(list[i], apart));
       pointers[i].push_back(kept.back().data_ptr());
     }
   }
-  return gather_each(request, inputs, std::move(pointers), std::move(stand_ins), std::move(kept), results);
+  return gather_each(request, inputs, std::move(pointers), std::move(copies), std::move(kept), results);
 }
 
 ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -289,20 +289,20 @@ ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& i
                         .timeout = opts.timeout,
                         .root = static_cast<int>(opts.rootRank),
                         .caller = __builtin_return_address(0)};
-  StandIns stand_ins;
-  auto sent = stand_ins.sent(inputs[0]);
+  ContiguousCopies copies;
+  auto sent = copies.sent(inputs[0]);
   Tensors received;
   if (is_root) {
     const bool in_place = is_in_place(inputs[0], outputs[0][static_cast<size_t>(rank_)]);
-    received = stand_ins.received(outputs[0], overlap(outputs[0], in_place ? Tensors{} : inputs));
+    received = copies.received(outputs[0], overlap(outputs[0], in_place ? Tensors{} : inputs));
   }
   return run(request, inputs, inputs, is_root ? outputs[0] : Tensors{},
-             [sent = std::move(sent), received = std::move(received), stand_ins = std::move(stand_ins),
-              root = request.root](shm::Group& group, const shm::CallOptions& options) {
+             [sent = std::move(sent), received = std::move(received), copies = std::move(copies), root = request.root](
+                 shm::Group& group, const shm::CallOptions& options) {
                const auto pointers = memory_of(received);
                auto failure = group.gather(sent.const_data_ptr(), pointers.empty() ? nullptr : pointers.data(),
                                            elements_of(sent), root, options);
-               if (!failure) stand_ins.copy_back();
+               if (!failure) copies.copy_back();
                return failure;
              });
 }
@@ -320,17 +320,17 @@ ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& 
                         .timeout = opts.timeout,
                         .root = static_cast<int>(opts.rootRank),
                         .caller = __builtin_return_address(0)};
-  StandIns stand_ins;
-  auto sent = is_root ? stand_ins.sent(inputs[0]) : Tensors{};
+  ContiguousCopies copies;
+  auto sent = is_root ? copies.sent(inputs[0]) : Tensors{};
   const bool in_place = is_root && is_in_place(outputs[0], inputs[0][static_cast<size_t>(rank_)]);
-  auto received = stand_ins.received(outputs[0], is_root && !in_place && overlap(outputs, inputs[0]));
+  auto received = copies.received(outputs[0], is_root && !in_place && overlap(outputs, inputs[0]));
   return run(request, outputs, is_root ? inputs[0] : Tensors{}, outputs,
-             [sent = std::move(sent), received = std::move(received), stand_ins = std::move(stand_ins),
-              root = request.root](shm::Group& group, const shm::CallOptions& options) {
+             [sent = std::move(sent), received = std::move(received), copies = std::move(copies), root = request.root](
+                 shm::Group& group, const shm::CallOptions& options) {
                const auto pointers = const_memory_of(sent);
                auto failure = group.scatter(pointers.empty() ? nullptr : pointers.data(), received.data_ptr(),
                                             elements_of(received), root, options);
-               if (!failure) stand_ins.copy_back();
+               if (!failure) copies.copy_back();
                return failure;
              });
 }
@@ -348,18 +348,18 @@ ShmBackend::WorkPtr ShmBackend::alltoall_base(Tensor& output, Tensor& input, std
   check_dense("all_to_all_single", {output, input});
   check_splits(output, output_splits, size_, "output");
   check_splits(input, input_splits, size_, "input");
-  StandIns stand_ins;
+  ContiguousCopies copies;
   check_can_be_written("all_to_all_single", {output});
-  auto sent = stand_ins.sent(input);
-  auto received = stand_ins.received(output, overlap({output}, {input}));
+  auto sent = copies.sent(input);
+  auto received = copies.received(output, overlap({output}, {input}));
   Parts ins(sent, input_splits, size_);
   Parts outs(received, output_splits, size_);
   return run(request, {input}, {input}, {output},
-             [sent = std::move(sent), received = std::move(received), stand_ins = std::move(stand_ins),
-              ins = std::move(ins), outs = std::move(outs)](shm::Group& group, const shm::CallOptions& options) {
+             [sent = std::move(sent), received = std::move(received), copies = std::move(copies), ins = std::move(ins),
+              outs = std::move(outs)](shm::Group& group, const shm::CallOptions& options) {
                auto failure = group.all_to_all(ins.const_pointers().data(), ins.counts.data(), outs.pointers.data(),
                                                outs.counts.data(), elements_of(sent).dtype, options);
-               if (!failure) stand_ins.copy_back();
+               if (!failure) copies.copy_back();
                return failure;
              });
 }
@@ -375,17 +375,17 @@ ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, cons
                     size, ", got ", outputs.size(), " outputs and ", inputs.size(), " inputs");
   const Request request{
       .operation = kAllToAll, .is_async = opts.asyncOp, .timeout = opts.timeout, .caller = __builtin_return_address(0)};
-  StandIns stand_ins;
+  ContiguousCopies copies;
   check_can_be_written("all_to_all", outputs);
-  auto sent = stand_ins.sent(inputs);
-  auto received = stand_ins.received(outputs, overlap(outputs, inputs));
+  auto sent = copies.sent(inputs);
+  auto received = copies.received(outputs, overlap(outputs, inputs));
   return run(request, inputs, inputs, outputs,
-             [sent = std::move(sent), received = std::move(received), stand_ins = std::move(stand_ins)](
+             [sent = std::move(sent), received = std::move(received), copies = std::move(copies)](
                  shm::Group& group, const shm::CallOptions& options) {
                auto failure =
                    group.all_to_all(const_memory_of(sent).data(), counts_of(sent).data(), memory_of(received).data(),
                                     counts_of(received).data(), elements_of(sent[0]).dtype, options);
-               if (!failure) stand_ins.copy_back();
+               if (!failure) copies.copy_back();
                return failure;
              });
 }

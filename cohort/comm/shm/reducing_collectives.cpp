@@ -3,13 +3,13 @@
 #include <c10/util/Exception.h>
 #include <torch/headeronly/version.h>
 
-#include "cohort/comm/backend/overlap.h"
-#include "cohort/comm/backend/tensor_checks.h"
 #include "cohort/comm/shm/element_types.h"
 #include "cohort/comm/shm/shm_backend.h"
 #include "cohort/comm/shm/shm_checks.h"
 #include "cohort/comm/shm/simple_pair.h"
 #include "cohort/comm/shm/sparse_reduction.h"
+#include "cohort/comm/tensors/overlap.h"
+#include "cohort/comm/tensors/tensor_checks.h"
 
 namespace cohort::comm {
 namespace {

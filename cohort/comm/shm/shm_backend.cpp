@@ -9,11 +9,11 @@
 
 #include "cohort/base/log/log.h"
 #include "cohort/comm/backend/nan_check.h"
-#include "cohort/comm/backend/overlap.h"
-#include "cohort/comm/backend/tensor_checks.h"
 #include "cohort/comm/shm/element_types.h"
 #include "cohort/comm/shm/shm_checks.h"
 #include "cohort/comm/shm/transfer_work.h"
+#include "cohort/comm/tensors/overlap.h"
+#include "cohort/comm/tensors/tensor_checks.h"
 #include "cohort/comm/watch/unwrapped_training.h"
 #include "cohort/job/call_site.h"
 
@@ -108,9 +108,9 @@ ShmBackend::WorkPtr ShmBackend::transfer(const ShmOperation& operation, Tensors&
   const bool sends = operation.type == OpType::SEND;
   if (!sends) check_can_be_written(operation.name, tensors);
   if (checks_nan_ && sends) check_for_nan(describe(call, tensors, session_->identity()), tensors);
-  StandIns stand_ins;
-  auto memory = sends ? stand_ins.sent(tensors[0]) : stand_ins.received(tensors[0]);
-  auto work = c10::make_intrusive<TransferWork>(session_, call, tensors, std::move(memory), std::move(stand_ins),
+  ContiguousCopies copies;
+  auto memory = sends ? copies.sent(tensors[0]) : copies.received(tensors[0]);
+  auto work = c10::make_intrusive<TransferWork>(session_, call, tensors, std::move(memory), std::move(copies),
                                                 profiled(tensors));
   work->start();
   return work;

@@ -20,11 +20,11 @@
 #include "cohort/comm/backend/backend_request.h"
 #include "cohort/comm/backend/direct_collectives.h"
 #include "cohort/comm/backend/memory_sharer.h"
-#include "cohort/comm/backend/stand_ins.h"
-#include "cohort/comm/backend/takes_complex.h"
 #include "cohort/comm/backend/unwanted_work.h"
 #include "cohort/comm/shm/shm_call.h"
 #include "cohort/comm/shm/shm_session.h"
+#include "cohort/comm/tensors/contiguous_copies.h"
+#include "cohort/comm/tensors/takes_complex.h"
 
 namespace cohort::comm {
 
@@ -128,7 +128,7 @@ class ShmBackend final : public c10d::Backend, public MemorySharer, public Direc
   static std::optional<Tensors> profiled(at::TensorList tensors);
 
   WorkPtr gather_each(const Request& request, const Tensors& inputs, std::vector<std::vector<void*>> outputs,
-                      StandIns stand_ins, Tensors kept, const Tensors& results);
+                      ContiguousCopies copies, Tensors kept, const Tensors& results);
   WorkPtr gather_uneven(const Request& request, const Tensors& inputs, const Tensors& outputs);
   WorkPtr gather_into(const Request& request, const Tensors& outputs, const Tensors& inputs);
   WorkPtr reduce_each(const Request& request, const Tensors& tensors, const c10d::ReduceOp& op);

@@ -1,7 +1,7 @@
 #include "cohort/comm/shm/shm_call.h"
 
-#include "cohort/comm/backend/operation_text.h"
-#include "cohort/comm/backend/tensor_checks.h"
+#include "cohort/comm/tensors/operation_text.h"
+#include "cohort/comm/tensors/tensor_checks.h"
 
 namespace cohort::comm {
 

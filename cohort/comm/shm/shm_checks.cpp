@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "cohort/comm/backend/tensor_checks.h"
+#include "cohort/comm/tensors/tensor_checks.h"
 
 namespace cohort::comm {
 

@@ -79,7 +79,7 @@ class ShmSession final : public BackgroundThreads, public std::enable_shared_fro
 
   /// Ends running and queued operations with an error, and refuses new ones.
   void abort();
-  /// Runs operations that have started and that nobody waits for, including sends, each within its time-out: other ranks may wait
+  /// Runs operations that have started and that nobody waits for, including sends, each within its timeout: other ranks may wait
   /// for them in the same operations. Receives stay. Returns: how many could not be completed. Throws an interruption.
   size_t complete() override;
   /// Ends what is left with an error, and leaves the group. Afterwards every operation fails. A second call does nothing.

@@ -39,8 +39,8 @@ class ShmWork final : public c10d::Work {
   /// Throws c10::Error before completion, and the operation's error after it has failed.
   std::vector<at::Tensor> result() override;
   void synchronize() override { wait(); }
-  /// Without a time-out, the operation runs in the calling thread unless it already runs in another. Otherwise the progress
-  /// thread runs it. Throws c10::DistBackendError if the operation failed or the time-out passes; in the latter case it goes on.
+  /// Without a timeout, the operation runs in the calling thread unless it already runs in another. Otherwise the progress
+  /// thread runs it. Throws c10::DistBackendError if the operation failed or the timeout passes; in the latter case it goes on.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   /// Aborts the group: operations queued behind this one could no longer match those of the other ranks.
   void abort() override;

@@ -1,5 +1,5 @@
-/// Checks for the usual arguments of an operation: one tensor, or a tensor and its parts, one per rank, that need no stand-in,
-/// no list and no further check.
+/// Checks for the usual arguments of an operation: one tensor, or a tensor and its parts, one per rank, that need no contiguous
+/// copy, no list and no further check.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 
-#include "cohort/comm/backend/operation_text.h"
-#include "cohort/comm/backend/stand_ins.h"
 #include "cohort/comm/shm/element_types.h"
+#include "cohort/comm/tensors/contiguous_copies.h"
+#include "cohort/comm/tensors/operation_text.h"
 
 namespace cohort::comm {
 namespace {

@@ -24,13 +24,13 @@ bool receives(const ShmCall& call) { return call.operation->type != c10d::OpType
 }  // namespace
 
 TransferWork::TransferWork(std::shared_ptr<ShmSession> session, const ShmCall& call, Tensors tensors, at::Tensor memory,
-                           StandIns stand_ins, const std::optional<Tensors>& profiled)
+                           ContiguousCopies copies, const std::optional<Tensors>& profiled)
     : Work(session->identity().rank, call.operation->type, profiled ? call.operation->title : nullptr, profiled),
       session_(std::move(session)),
       call_(call),
       tensors_(std::move(tensors)),
       memory_(std::move(memory)),
-      stand_ins_(std::move(stand_ins)) {}
+      copies_(std::move(copies)) {}
 
 TransferWork::~TransferWork() {
   const bool has_failed = exception_ || (transfer_ && transfer_->failure()) || session_->has_failed();
@@ -84,7 +84,7 @@ void TransferWork::finish_with(std::exception_ptr exception) {
 std::exception_ptr TransferWork::finish_transfer() {
   if (const auto failure = transfer_->failure()) return session_->to_exception(call_, tensors_, *failure);
   if (receives(call_)) source_ = transfer_->source();
-  stand_ins_.copy_back();
+  copies_.copy_back();
   return nullptr;
 }
 

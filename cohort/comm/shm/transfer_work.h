@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/comm/backend/stand_ins.h"
 #include "cohort/comm/shm/shm_call.h"
 #include "cohort/comm/shm/shm_session.h"
+#include "cohort/comm/tensors/contiguous_copies.h"
 #include "cohort/shm/transfer/exchange.h"
 
 namespace cohort::comm {
@@ -21,9 +21,9 @@ class TransferWork final : public c10d::Work {
  public:
   using Tensors = std::vector<at::Tensor>;
 
-  /// `tensors`: the user's; `memory`: the tensor that the engine moves instead, copied back by `stand_ins`.
+  /// `tensors`: the user's; `memory`: the tensor that the engine moves instead, copied back by `copies`.
   TransferWork(std::shared_ptr<ShmSession> session, const ShmCall& call, Tensors tensors, at::Tensor memory,
-               StandIns stand_ins, const std::optional<Tensors>& profiled);
+               ContiguousCopies copies, const std::optional<Tensors>& profiled);
   /// If nobody waited for the transfer, it goes on, and is noted for the warning at the end: see unawaited_works.h.
   ~TransferWork() override;
 
@@ -39,7 +39,7 @@ class TransferWork final : public c10d::Work {
   int sourceRank() const override;
   std::vector<at::Tensor> result() override;
   void synchronize() override { wait(); }
-  /// Throws c10::DistBackendError if it failed or the time-out passes.
+  /// Throws c10::DistBackendError if it failed or the timeout passes.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void abort() override { session_->abort(); }
   /// Starts a thread that waits for the completion.
@@ -61,7 +61,7 @@ class TransferWork final : public c10d::Work {
   const ShmCall call_;
   const Tensors tensors_;
   const at::Tensor memory_;
-  const StandIns stand_ins_;
+  const ContiguousCopies copies_;
   shm::TransferPtr transfer_;
   int source_ = -1;
   std::once_flag settled_;

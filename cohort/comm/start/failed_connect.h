@@ -20,8 +20,8 @@ struct FailedConnect {
   c10::intrusive_ptr<c10d::Store> store;  ///< the group's store
   std::string group;
   std::vector<int> ranks;  ///< members, by default-group rank
-  std::string option;      ///< the option that raises the time-out
-  base::Failure cause;     ///< the engine's failure: its text, and whether it was a time-out
+  std::string option;      ///< the option that raises the timeout
+  base::Failure cause;     ///< the engine's failure: its text, and whether it was a timeout
 };
 
 /// Names the members that have ended and those that never arrived.

@@ -16,7 +16,7 @@
 #include "cohort/base/system/host.h"
 #include "cohort/base/text/text.h"
 #include "cohort/comm/error/throw_error.h"
-#include "cohort/comm/start/roll_call.h"
+#include "cohort/comm/start/membership_check.h"
 #include "cohort/comm/watch/throw_failure.h"
 #include "cohort/job/store_address.h"
 

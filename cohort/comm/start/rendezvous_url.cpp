@@ -6,9 +6,10 @@
 #include <iterator>
 #include <optional>
 
+#include "cohort/base/net/address.h"
 #include "cohort/base/net/url.h"
 #include "cohort/base/system/env.h"
-#include "cohort/rendezvous/launch_environment.h"
+#include "cohort/rendezvous/environment/launch_environment.h"
 
 namespace cohort::comm {
 namespace {
@@ -88,7 +89,7 @@ void resolve_ranks(const Url& url, RendezvousPlan& plan) {
 
 std::string place_of_rank_0(const RendezvousPlan& plan) {
   if (plan.kind != RendezvousPlan::Kind::kTcp || plan.is_agents_store) return {};
-  return plan.host + ":" + std::to_string(plan.port);
+  return base::host_and_port(plan.host, plan.port);
 }
 
 RendezvousPlan plan_rendezvous(const std::string& init_method, int rank, int world_size) {

@@ -145,7 +145,7 @@ Failure Diagnostician::complete(const job::Operation& operation, Failure failure
 
 Failure Diagnostician::timed_out(const job::Operation& operation, std::chrono::milliseconds timeout) const {
   Failure failure{Kind::kTimeout,
-                  {"no answer from the other ranks within the group's time-out of " + base::format_duration(timeout)},
+                  {"no answer from the other ranks within the group's timeout of " + base::format_duration(timeout)},
                   {}};
   std::vector<Occupation> occupations;
   for (const int member : needed(operation)) {

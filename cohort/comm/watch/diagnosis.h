@@ -32,7 +32,7 @@ class Diagnostician {
   /// Returns a failure if a member failed before this rank did.
   std::optional<base::Failure> earlier_failure(const job::Operation& operation,
                                                std::chrono::milliseconds timeout) const;
-  /// Returns, after a time-out, which ranks are missing, and what they do instead.
+  /// Returns, after a timeout, which ranks are missing, and what they do instead.
   base::Failure timed_out(const job::Operation& operation, std::chrono::milliseconds timeout) const;
   /// Adds to an engine's failure what the missing ranks do instead.
   base::Failure complete(const job::Operation& operation, base::Failure failure) const;

@@ -25,13 +25,13 @@ class OperationWatch {
   virtual std::string find_obstacle(const job::Operation& operation) = 0;
   /// For an engine that knows the causes: adds the operation and what else is known.
   virtual base::Failure explain(const job::Operation& operation, base::Failure failure) = 0;
-  /// For an engine that only knows that it failed, in its own words (the only cause), and whether it was a time-out: looks for
+  /// For an engine that only knows that it failed, in its own words (the only cause), and whether it was a timeout: looks for
   /// the cause at the other ranks. Blocks for a few seconds at most.
   virtual base::Failure find_cause(const job::Operation& operation, base::Failure failure) = 0;
   /// For an exception that an engine's own thread did not catch, which ends the process. Returns: what the group was doing, if
   /// that explains it, otherwise an empty text. Takes a few seconds at most.
   virtual std::string explain_crash(const std::string& /*engine_text*/) { return {}; }
-  /// Called after the group's time-out has changed.
+  /// Called after the group's timeout has changed.
   virtual void set_timeout(std::chrono::milliseconds /*timeout*/) {}
 };
 

@@ -28,9 +28,9 @@ class Peers {
  public:
   Peers(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size);
 
-  /// Writes this process's entry; call_roll (roll_call.h) writes it with more checks.
+  /// Writes this process's entry; check_membership (membership_check.h) writes it with more checks.
   void publish();
-  /// Takes the results of call_roll.
+  /// Takes the results of check_membership.
   void learn(const std::vector<job::Arrival>& arrivals);
   /// Reads the entries of the other ranks. Call it once all of them are known to have passed publish().
   void collect();

@@ -162,7 +162,7 @@ bool TrackedWork::wait_in_slices() {
   return wait_for_engine(kNoTimeout);
 }
 
-// Gloo's collectives allow several waits in a row. Its send and receive do not: a time-out there ends the connection.
+// Gloo's collectives allow several waits in a row. Its send and receive do not: a timeout there ends the connection.
 bool TrackedWork::wait(std::chrono::milliseconds timeout) {
   is_awaited_ = true;
   timeout = base::bounded_time(timeout);

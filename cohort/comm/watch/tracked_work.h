@@ -3,7 +3,7 @@
 /// Wraps the Work of an engine (Gloo). Semantics are the engine's, with three additions. An exception says which operation
 /// failed, where and because of which rank. A rank that waits watches its peers, because an engine may wait for a rank that lives
 /// while a dead rank holds up both. An operation that nobody waited for is known at exit, where destroying its group would block
-/// until the time-out.
+/// until the timeout.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -64,7 +64,7 @@ class TrackedWork : public c10d::Work {
 
 /// Returns the number of this process's operations that were started and then dropped or not yet seen complete. Thread-safe.
 size_t num_pending_operations();
-/// Waits for dropped operations, each within its time-out. Does not wait for receives, which nobody would see, nor for anything
+/// Waits for dropped operations, each within its timeout. Does not wait for receives, which nobody would see, nor for anything
 /// after an operation has failed. Returns: how many have not completed.
 size_t complete_pending_operations();
 

@@ -1,8 +1,8 @@
 /// ChainDataset: iterable datasets one after the other, as torch.utils.data.ChainDataset. Iterates over each dataset after the
 /// one before has ended.
 ///
-///     ChainDataset all(std::vector{part0, part1});   // of one type
-///     ChainDataset all(logs, records);               // of several types whose examples are of one type
+///     ChainDataset parts(std::vector{part0, part1});   // of one type
+///     ChainDataset all(logs, records);                 // of several types whose examples are of one type
 ///
 /// Thread-safety: const; as the datasets inside.
 #pragma once

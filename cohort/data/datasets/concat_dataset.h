@@ -1,7 +1,7 @@
 /// ConcatDataset: datasets one after the other, as torch.utils.data.ConcatDataset:
 ///
-///     ConcatDataset all(std::vector{morning, evening});   // of one type
-///     ConcatDataset all(images, scans);                   // of several types whose examples are of one type
+///     ConcatDataset days(std::vector{morning, evening});   // of one type
+///     ConcatDataset all(images, scans);                    // of several types whose examples are of one type
 ///
 /// Thread-safety: const; as the datasets inside.
 #pragma once

@@ -72,7 +72,8 @@ TextCorpus::TextCorpus() = default;
 TextCorpus::~TextCorpus() = default;
 
 std::shared_ptr<const TextCorpus> TextCorpus::open(const std::string& path, const TextCorpusOptions& options) {
-  TORCH_CHECK_VALUE(options.max_bytes >= 0, "[cohort] TextCorpus needs max_bytes >= 0, but got ", options.max_bytes);
+  const int64_t limit = options.max_bytes.value_or(INT64_MAX);
+  TORCH_CHECK_VALUE(limit >= 1, "[cohort] TextCorpus needs max_bytes >= 1, but got ", limit);
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   TORCH_CHECK_VALUE(status.type() != fs::file_type::not_found, "[cohort] no text at \"", path,
@@ -80,7 +81,6 @@ std::shared_ptr<const TextCorpus> TextCorpus::open(const std::string& path, cons
   TORCH_CHECK(fs::status_known(status), "[cohort] cannot look at \"", path,
               "\"\n  caused by: ", base::errno_text(error.value()));
   std::shared_ptr<TextCorpus> corpus(new TextCorpus());
-  const int64_t limit = options.max_bytes > 0 ? options.max_bytes : INT64_MAX;
   if (!fs::is_directory(status)) {
     corpus->add_file(path, limit, /*skip_binary=*/false);
     TORCH_CHECK(corpus->size_ > 0, "[cohort] no text in \"", path, "\": the file is empty");

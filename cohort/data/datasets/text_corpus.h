@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,8 +23,8 @@ namespace cohort::data {
 struct TextCorpusOptions {
   /// Takes only files whose names end with one of these, such as {".h", ".cpp"}. If empty, takes every file. Only for folders.
   std::vector<std::string> extensions = {};
-  /// Stops after this many bytes, also within a file. 0 means no limit.
-  int64_t max_bytes = 0;
+  /// Stops after this many bytes, also within a file. If absent, there is no limit.
+  std::optional<int64_t> max_bytes = {};
 };
 
 class COHORT_API TextCorpus {

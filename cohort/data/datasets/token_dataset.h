@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,11 +24,11 @@ namespace cohort::data {
 
 struct TokenDatasetOptions {
   int64_t context_length = 256;
-  /// Distance between the starts of windows. 0 means context_length, so that windows do not overlap; 1 means every position.
-  int64_t stride = 0;
-  /// The part [begin, end) of the text. An `end` of 0 means its end.
+  /// Distance between the starts of windows; 1 means every position. If absent, context_length, so that windows do not overlap.
+  std::optional<int64_t> stride = {};
+  /// The part [begin, end) of the text. If `end` is absent, the text's end.
   int64_t begin = 0;
-  int64_t end = 0;
+  std::optional<int64_t> end = {};
 };
 
 class COHORT_API TokenDataset {
@@ -45,10 +46,11 @@ class COHORT_API TokenDataset {
   /// Number of windows.
   int64_t size() const { return size_; }
 
+  /// With all values: `stride` and `end` are there.
   const TokenDatasetOptions& options() const { return options_; }
   const TextCorpus& corpus() const { return *corpus_; }
   /// Returns the text of this part as uint8, for statistics such as n-gram counts.
-  at::Tensor bytes() const { return corpus_->bytes(options_.begin, options_.end); }
+  at::Tensor bytes() const { return corpus_->bytes(options_.begin, *options_.end); }
 
  private:
   std::shared_ptr<const TextCorpus> corpus_;

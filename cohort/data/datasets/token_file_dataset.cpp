@@ -28,18 +28,18 @@ files::TokenFormat token_format(TokenFileFormat format) {
 }  // namespace
 
 TokenFileDataset::TokenFileDataset(const std::string& path, TokenFileOptions options) : options_(options) {
-  if (options_.stride == 0) options_.stride = options_.context_length;
+  if (!options_.stride) options_.stride = options_.context_length;
   TORCH_CHECK_VALUE(options_.context_length > 0, "[cohort] TokenFileDataset needs context_length >= 1, but got ",
                     options_.context_length);
-  TORCH_CHECK_VALUE(options_.stride > 0, "[cohort] TokenFileDataset needs stride >= 1, but got ", options_.stride);
-  TORCH_CHECK_VALUE(options_.vocab_size >= 0, "[cohort] TokenFileDataset needs vocab_size >= 0, but got ",
-                    options_.vocab_size);
+  TORCH_CHECK_VALUE(*options_.stride > 0, "[cohort] TokenFileDataset needs stride >= 1, but got ", *options_.stride);
+  TORCH_CHECK_VALUE(options_.vocab_size.value_or(1) >= 1, "[cohort] TokenFileDataset needs vocab_size >= 1, but got ",
+                    *options_.vocab_size);
   file_ = std::make_shared<const files::TokenFile>(
       comm::or_throw(files::TokenFile::open(path, token_format(options_.format))));
   TORCH_CHECK_VALUE(file_->size() > options_.context_length, "[cohort] \"", path, "\" has ", file_->size(),
                     " tokens: too few for a window of ", options_.context_length,
                     " tokens and the token after it\n  hint: use a shorter context_length or more text");
-  size_ = (file_->size() - 1 - options_.context_length) / options_.stride + 1;
+  size_ = (file_->size() - 1 - options_.context_length) / *options_.stride + 1;
 }
 
 TokenFileDataset::Example TokenFileDataset::get(int64_t index) const {
@@ -58,15 +58,15 @@ TokenFileDataset::Example TokenFileDataset::get_batch(const std::vector<int64_t>
   for (const int64_t index : indices) {
     TORCH_CHECK_INDEX(index >= 0 && index < size_, "[cohort] example ", index,
                       " is out of range for a TokenFileDataset of ", size_, " examples");
-    const int64_t first = index * options_.stride;
+    const int64_t first = index * *options_.stride;
     comm::or_throw(file_->read(first, window));
-    if (options_.vocab_size > 0) {
+    if (options_.vocab_size) {
       const auto largest = std::max_element(window.begin(), window.end());
       TORCH_CHECK(
-          *largest < options_.vocab_size, "[cohort] ",
+          *largest < *options_.vocab_size, "[cohort] ",
           file_
               ->error_at(first + (largest - window.begin()),
-                         "a token below vocab_size=" + std::to_string(options_.vocab_size), std::to_string(*largest))
+                         "a token below vocab_size=" + std::to_string(*options_.vocab_size), std::to_string(*largest))
               .describe());
     }
     input = std::copy(window.begin(), window.end() - 1, input);

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,10 +40,11 @@ enum class TokenFileFormat {
 
 struct TokenFileOptions {
   int64_t context_length = 1024;
-  /// Distance between the starts of windows. 0 means context_length, so that windows do not overlap; 1 means every position.
-  int64_t stride = 0;
-  /// A token that is not below this is an error, instead of a crash in the model's embedding. 0 allows any token.
-  int64_t vocab_size = 0;
+  /// Distance between the starts of windows; 1 means every position. If absent, context_length, so that windows do not overlap.
+  std::optional<int64_t> stride = {};
+  /// A token that is not below this is an error, instead of a crash in the model's embedding. If absent, any token is
+  /// allowed.
+  std::optional<int64_t> vocab_size = {};
   TokenFileFormat format = TokenFileFormat::kDetect;
 };
 
@@ -62,6 +64,7 @@ class COHORT_API TokenFileDataset {
   /// Number of windows.
   int64_t size() const { return size_; }
   int64_t num_tokens() const;
+  /// With all values: `stride` is there.
   const TokenFileOptions& options() const { return options_; }
 
  private:

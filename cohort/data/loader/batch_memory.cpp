@@ -16,13 +16,13 @@ thread_local BatchMemory* memory_of_thread = nullptr;
 }  // namespace
 
 // The context of a storage, which returns the block to the memory.
-struct BatchMemory::Loan {
+struct BatchMemory::Lease {
   std::shared_ptr<BatchMemory> memory;
   Block block;
 
   static void end(void* context) {
-    const std::unique_ptr<Loan> loan(static_cast<Loan*>(context));
-    loan->memory->give_back(loan->block);
+    const std::unique_ptr<Lease> lease(static_cast<Lease*>(context));
+    lease->memory->give_back(lease->block);
   }
 };
 
@@ -66,9 +66,9 @@ void BatchMemory::give_back(Block block) {
 
 at::Tensor BatchMemory::make_empty(at::IntArrayRef sizes, at::ScalarType type) {
   const size_t num_bytes = static_cast<size_t>(c10::multiply_integers(sizes)) * c10::elementSize(type);
-  auto loan = std::make_unique<Loan>(Loan{shared_from_this(), take(num_bytes)});
-  void* data = loan->block.data;
-  c10::DataPtr pointer(data, loan.release(), &Loan::end, c10::Device(c10::kCPU));
+  auto lease = std::make_unique<Lease>(Lease{shared_from_this(), take(num_bytes)});
+  void* data = lease->block.data;
+  c10::DataPtr pointer(data, lease.release(), &Lease::end, c10::Device(c10::kCPU));
   const c10::Storage storage(c10::Storage::use_byte_size_t(), num_bytes, std::move(pointer), c10::GetCPUAllocator(),
                              /*resizable=*/true);
   return at::empty({0}, type).set_(storage, 0, sizes);

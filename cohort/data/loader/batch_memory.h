@@ -55,7 +55,7 @@ class COHORT_API BatchMemory : public std::enable_shared_from_this<BatchMemory> 
     void* data = nullptr;
     size_t num_bytes = 0;
   };
-  struct Loan;
+  struct Lease;
   Block take(size_t num_bytes);
   void give_back(Block block);
 

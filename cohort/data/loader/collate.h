@@ -1,12 +1,14 @@
 /// collate() joins the examples of a batch, as PyTorch's default_collate does:
 ///
-///     Tensor                              -> stacked Tensor
-///     int, long, bool                     -> int64 or bool Tensor;  float, double -> float32 or float64 Tensor
-///     string                              -> vector of strings
-///     pair, tuple, array, vector, map     -> the same, each position joined
-///     a plain struct of up to 8 fields    -> the same struct, each field joined (fields that keep their type: Tensors,
-///                                            structs, maps of Tensors, ...)
-///     a type with `data` and `target`, or `data` alone, such as torch::data::Example<> -> the same
+/// ```text
+/// Tensor                              -> stacked Tensor
+/// int, long, bool                     -> int64 or bool Tensor;  float, double -> float32 or float64 Tensor
+/// string                              -> vector of strings
+/// pair, tuple, array, vector, map     -> the same, each position joined
+/// a plain struct of up to 8 fields    -> the same struct, each field joined (fields that keep their type: Tensors,
+///                                        structs, maps of Tensors, ...)
+/// a type with `data` and `target`, or `data` alone, such as torch::data::Example<> -> the same
+/// ```
 ///
 /// For other types, give the DataLoader a collate function.
 #pragma once

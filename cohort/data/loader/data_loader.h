@@ -32,8 +32,8 @@
 #include "cohort/data/datasets/dataset.h"
 #include "cohort/data/loader/loader_plan.h"
 #include "cohort/data/loader/read_batch.h"
-#include "cohort/data/loader/sampler.h"
 #include "cohort/data/loader/tensors_of.h"
+#include "cohort/data/samplers/sampler.h"
 
 namespace cohort::data {
 

@@ -14,8 +14,8 @@
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/group/job_warning.h"
 #include "cohort/comm/group/process_group.h"
-#include "cohort/data/loader/distributed_sampler.h"
-#include "cohort/data/loader/elastic_distributed_sampler.h"
+#include "cohort/data/samplers/distributed_sampler.h"
+#include "cohort/data/samplers/elastic_distributed_sampler.h"
 
 namespace cohort::data::detail {
 namespace {

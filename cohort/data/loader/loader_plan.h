@@ -13,7 +13,7 @@
 #include "cohort/data/datasets/dataset.h"
 #include "cohort/data/loader/batch_memory.h"
 #include "cohort/data/loader/batch_stream.h"
-#include "cohort/data/loader/sampler.h"
+#include "cohort/data/samplers/sampler.h"
 #include "cohort/export.h"
 
 namespace cohort::data {

@@ -15,7 +15,7 @@
 
 #include "cohort/comm/backend/host_program.h"
 #include "cohort/comm/error/exception_text.h"
-#include "cohort/data/loader/sampler.h"
+#include "cohort/data/samplers/sampler.h"
 
 namespace cohort::data {
 namespace {

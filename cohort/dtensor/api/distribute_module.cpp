@@ -21,7 +21,7 @@ at::Tensor laid_gradient(const at::Tensor& parameter, const at::Tensor& gradient
   const auto of_mesh = is_dtensor(gradient) ? DTensor(gradient)
                                             : DTensor::from_local(gradient, mesh, Placements(mesh.ndim(), Replicate()));
   auto wanted = placements;
-  for (const auto axis : dtensor::parts_of(parameter).left_sums) {
+  for (const auto axis : dtensor::dtensor_data(parameter).left_sums) {
     const auto& as_it_is = of_mesh.placements().at(static_cast<size_t>(axis));
     if (as_it_is.is_partial()) wanted.at(static_cast<size_t>(axis)) = as_it_is;
   }
@@ -49,15 +49,19 @@ void take_data(const at::Tensor& parameter, const DTensor& distributed) {
 }
 
 void distribute_rest(torch::nn::Module& module, const DeviceMesh& mesh, std::optional<int> src_rank) {
-  const auto whole = dtensor::replicated(mesh);
+  const auto full = dtensor::replicated(mesh);
   for (const auto& list : {module.parameters(/*recurse=*/false), module.buffers(/*recurse=*/false)}) {
     for (const auto& tensor : list) {
-      if (tensor.defined() && !is_dtensor(tensor)) distribute_parameter(tensor, mesh, whole, src_rank);
+      if (tensor.defined() && !is_dtensor(tensor)) dtensor::distribute_parameter(tensor, mesh, full, src_rank);
     }
   }
 }
 
 }  // namespace
+
+}  // namespace cohort
+
+namespace cohort::dtensor {
 
 void distribute_parameter(const at::Tensor& parameter, const DeviceMesh& mesh, const Placements& placements,
                           std::optional<int> src_rank) {
@@ -83,6 +87,10 @@ void distribute_parameters(torch::nn::Module& module, const DeviceMesh& mesh,
     distribute_parameter(*tensor, mesh, wanted, src_rank);
   }
 }
+
+}  // namespace cohort::dtensor
+
+namespace cohort {
 
 void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh, const PartitionFn& partition,
                        std::optional<int> src_rank) {

@@ -1,7 +1,7 @@
 /// distribute_module: makes a module's parameters DTensors, without changes to the module, its members or its registry.
 ///
 ///     cohort::distribute_module(*model, mesh, [](const std::string& name, torch::nn::Module& part, const DeviceMesh& mesh) {
-///       if (name == "up") cohort::distribute_parameters(part, mesh, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
+///       if (name == "up") cohort::dtensor::distribute_parameters(part, mesh, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
 ///     });                                                           // other parameters are replicated
 ///     torch::optim::AdamW optimizer(model->parameters());
 ///
@@ -23,7 +23,7 @@
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::dtensor {
 
 /// Turns `parameter` into a DTensor, in place: every holder of the parameter has the DTensor. Values: as distribute_tensor.
 /// Throws c10::ValueError for a tensor that is a DTensor already or has a gradient, and what distribute_tensor throws.
@@ -35,6 +35,10 @@ COHORT_API void distribute_parameters(torch::nn::Module& module, const DeviceMes
                                       const std::map<std::string, Placements>& placements,
                                       std::optional<int> src_rank = 0);
 
+}  // namespace cohort::dtensor
+
+namespace cohort {
+
 /// Called for each module in the tree, the root first. `name`: the module's full path ("" for the root).
 using PartitionFn = std::function<void(const std::string& name, torch::nn::Module& module, const DeviceMesh& mesh)>;
 
@@ -42,4 +46,10 @@ using PartitionFn = std::function<void(const std::string& name, torch::nn::Modul
 COHORT_API void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh, const PartitionFn& partition = {},
                                   std::optional<int> src_rank = 0);
 
+}  // namespace cohort
+
+// Old names, until the next release.
+namespace cohort {
+using dtensor::distribute_parameter;
+using dtensor::distribute_parameters;
 }  // namespace cohort

@@ -11,9 +11,9 @@
 #include "cohort/comm/agreement/agreement.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/dtensor/api/ready.h"
-#include "cohort/dtensor/wrapper/moved_view.h"
-#include "cohort/dtensor/wrapper/moves.h"
-#include "cohort/dtensor/wrapper/whole_tensor.h"
+#include "cohort/dtensor/wrapper/full_tensor.h"
+#include "cohort/dtensor/wrapper/redistributed_view.h"
+#include "cohort/dtensor/wrapper/redistribution.h"
 #include "cohort/dtensor/wrapper/wrapper.h"
 #include "cohort/mesh/mesh_layout.h"
 #include "cohort/mesh/purpose.h"
@@ -65,22 +65,23 @@ DTensor as_dtensor(const at::Tensor& gradient, const DeviceMesh& mesh) {
 struct Moved : torch::autograd::Function<Moved> {
   static Variable forward(AutogradContext* context, const Variable& tensor, const Placements& placements,
                           const RedistributeOptions& options) {
-    const auto& parts = dtensor::parts_of(tensor);
-    dtensor::follow_tensor(parts);
-    auto way = c10::make_intrusive<Way>(parts.mesh, parts.placements);
+    const auto& data = dtensor::dtensor_data(tensor);
+    dtensor::follow_tensor(data);
+    auto way = c10::make_intrusive<Way>(data.mesh, data.placements);
     way->dtype = tensor.scalar_type();
     way->comm_dtype = options.backward_dtype.value_or(tensor.scalar_type());
     keep(context, std::move(way));
-    const auto local = parts.local.to(options.forward_dtype.value_or(tensor.scalar_type()));
-    const bool is_in_mesh = parts.mesh.coordinate().has_value();
-    auto result = is_in_mesh ? dtensor::moved(local, parts.mesh, parts.placements, placements, tensor.sizes()) : local;
-    const bool is_shared = result.is_same(parts.local);
-    const bool stays_own = parts.is_own && dtensor::has_partial(placements);
+    const auto local = data.local.to(options.forward_dtype.value_or(tensor.scalar_type()));
+    const bool is_in_mesh = data.mesh.coordinate().has_value();
+    auto result =
+        is_in_mesh ? dtensor::redistributed(local, data.mesh, data.placements, placements, tensor.sizes()) : local;
+    const bool is_shared = result.is_same(data.local);
+    const bool stays_own = data.is_own && dtensor::has_partial(placements);
     // On axes of one rank nothing moves. The user may write a result that is not Partial, so it must not share a Partial's
     // memory.
-    if (is_shared) result = parts.is_own && !stays_own ? result.clone() : result.detach();
-    auto wrapper = dtensor::make_dtensor(std::move(result), parts.mesh, placements, tensor.sizes(), tensor.strides());
-    dtensor::parts_of(wrapper).is_own = is_shared && stays_own;
+    if (is_shared) result = data.is_own && !stays_own ? result.clone() : result.detach();
+    auto wrapper = dtensor::make_dtensor(std::move(result), data.mesh, placements, tensor.sizes(), tensor.strides());
+    dtensor::dtensor_data(wrapper).is_own = is_shared && stays_own;
     return wrapper;
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -98,7 +99,8 @@ struct Moved : torch::autograd::Function<Moved> {
 };
 
 struct FromLocal : torch::autograd::Function<FromLocal> {
-  static Variable forward(AutogradContext* context, const Variable& local, const ShardSpec& spec, const Grads& grads) {
+  static Variable forward(AutogradContext* context, const Variable& local, const mesh::ShardSpec& spec,
+                          const Grads& grads) {
     keep(context, c10::make_intrusive<Way>(spec.mesh(), grads.value_or(gradient_placements(spec.placements()))));
     return dtensor::make_dtensor(local.detach(), spec.mesh(), spec.placements(), spec.shape(), spec.stride());
   }
@@ -112,23 +114,23 @@ struct FromLocal : torch::autograd::Function<FromLocal> {
 
 struct ToLocal : torch::autograd::Function<ToLocal> {
   static Variable forward(AutogradContext* context, const Variable& tensor, const Grads& grads) {
-    const auto& parts = dtensor::parts_of(tensor);
-    dtensor::follow_tensor(parts);
-    auto way = c10::make_intrusive<Way>(parts.mesh, grads.value_or(gradient_placements(parts.placements)));
+    const auto& data = dtensor::dtensor_data(tensor);
+    dtensor::follow_tensor(data);
+    auto way = c10::make_intrusive<Way>(data.mesh, grads.value_or(gradient_placements(data.placements)));
     way->shape = tensor.sizes().vec();
     keep(context, std::move(way));
-    return dtensor::part_for_caller(parts);
+    return dtensor::local_for_caller(data);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     if (!gradients[0].defined()) return {{}, {}};
     const auto way = kept(context);
-    const ShardSpec spec(way->mesh, way->placements, way->shape, gradients[0].scalar_type());
+    const mesh::ShardSpec spec(way->mesh, way->placements, way->shape, gradients[0].scalar_type());
     return {FromLocal::apply(gradients[0], spec, Grads()), {}};
   }
 };
 
 // Returns the global shape if all ranks have local tensors of this size.
-std::vector<int64_t> whole_shape(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements) {
+std::vector<int64_t> global_shape(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements) {
   auto shape = local.sizes().vec();
   for (size_t axis = 0; axis < placements.size(); ++axis) {
     if (placements[axis].is_shard_like()) shape.at(placements[axis].dim()) *= mesh.size(static_cast<int64_t>(axis));
@@ -136,8 +138,8 @@ std::vector<int64_t> whole_shape(const at::Tensor& local, const DeviceMesh& mesh
   return shape;
 }
 
-ShardSpec spec_of_local(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements,
-                        const FromLocalOptions& options) {
+mesh::ShardSpec spec_of_local(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements,
+                              const FromLocalOptions& options) {
   TORCH_CHECK(options.shape.empty() == options.stride.empty(), "Found shape:", mesh::tuple_text(options.shape),
               ", stride:", mesh::tuple_text(options.stride), ". Please pass both shape and stride at the same time.");
   TORCH_CHECK_VALUE(static_cast<int64_t>(placements.size()) == mesh.ndim(),
@@ -145,12 +147,12 @@ ShardSpec spec_of_local(const at::Tensor& local, const DeviceMesh& mesh, const P
                     placements.size(), ", and device_mesh.ndim: ", mesh.ndim(), ".");
   const auto dtype = local.scalar_type();
   if (!options.shape.empty()) return {mesh, placements, options.shape, dtype, options.stride};
-  auto shape = whole_shape(local, mesh, normalize_placements(placements, local.dim()));
-  const auto stride = compute_local_stride(local.strides(), shape);
+  auto shape = global_shape(local, mesh, mesh::normalize_placements(placements, local.dim()));
+  const auto stride = mesh::compute_local_stride(local.strides(), shape);
   return {mesh, placements, std::move(shape), dtype, stride};
 }
 
-DTensor leaf_of(const at::Tensor& local, const ShardSpec& spec, bool requires_grad) {
+DTensor leaf_of(const at::Tensor& local, const mesh::ShardSpec& spec, bool requires_grad) {
   dtensor::make_ready();
   DTensor leaf(dtensor::make_dtensor(local.detach(), spec.mesh(), spec.placements(), spec.shape(), spec.stride()));
   leaf.set_requires_grad(requires_grad);
@@ -158,8 +160,8 @@ DTensor leaf_of(const at::Tensor& local, const ShardSpec& spec, bool requires_gr
 }
 
 // Checks that all ranks of the mesh have the same description, and sets replicas to the first rank's values.
-at::Tensor checked(const at::Tensor& local, const ShardSpec& spec) {
-  const comm::CalledFor purpose(mesh::kDTensorMove);
+at::Tensor checked(const at::Tensor& local, const mesh::ShardSpec& spec) {
+  const comm::CalledFor purpose(mesh::kRedistribution);
   const auto groups = spec.mesh().groups();
   comm::agree({.function = "DTensor::from_local",
                .outcome = "no DTensor was made",
@@ -186,8 +188,8 @@ DTensor::DTensor(at::Tensor tensor) : at::Tensor(std::move(tensor)) {
       "DTensor::from_local");
 }
 
-DTensor::DTensor(const at::Tensor& local, const ShardSpec& spec) {
-  dtensor::check_part(local, spec);
+DTensor::DTensor(const at::Tensor& local, const mesh::ShardSpec& spec) {
+  dtensor::check_local_shape(local, spec);
   at::Tensor::operator=(leaf_of(local, spec, local.requires_grad()));
 }
 
@@ -197,7 +199,7 @@ DTensor DTensor::from_local(const at::Tensor& local, const DeviceMesh& mesh, con
   const auto spec = spec_of_local(local, mesh, placements, options);
   if (!mesh.coordinate()) return DTensor(FromLocal::apply(local.new_empty({0}), spec, options.grad_placements));
   const auto used = options.run_check ? checked(local, spec) : local;
-  dtensor::check_part(used, spec);
+  dtensor::check_local_shape(used, spec);
   return DTensor(FromLocal::apply(used, spec, options.grad_placements));
 }
 
@@ -206,7 +208,7 @@ at::Tensor DTensor::to_local(const std::optional<Placements>& grad_placements) c
 }
 
 DTensor DTensor::redistribute(const Placements& placements, const RedistributeOptions& options) const {
-  const ShardSpec to(device_mesh(), placements, sizes().vec(), scalar_type());
+  const mesh::ShardSpec to(device_mesh(), placements, sizes().vec(), scalar_type());
   for (size_t axis = 0; axis < placements.size(); ++axis) {
     TORCH_CHECK(!placements[axis].is_partial() || placements[axis] == this->placements()[axis],
                 "Can not redistribute from ", this->placements()[axis].short_text(), " to ",
@@ -219,15 +221,15 @@ at::Tensor DTensor::full_tensor(const std::optional<Placements>& grad_placements
   return redistribute(dtensor::replicated(device_mesh())).to_local(grad_placements);
 }
 
-const Placements& DTensor::placements() const { return dtensor::parts_of(*this).placements; }
+const Placements& DTensor::placements() const { return dtensor::dtensor_data(*this).placements; }
 
-const DeviceMesh& DTensor::device_mesh() const { return dtensor::parts_of(*this).mesh; }
+const DeviceMesh& DTensor::device_mesh() const { return dtensor::dtensor_data(*this).mesh; }
 
-ShardSpec DTensor::spec() const { return dtensor::spec_of(*this); }
+mesh::ShardSpec DTensor::spec() const { return dtensor::spec_of(*this); }
 
 std::string DTensor::to_string() const {
   std::ostringstream text;
-  text << "DTensor(local_tensor=" << dtensor::parts_of(*this).local << ", device_mesh=" << device_mesh()
+  text << "DTensor(local_tensor=" << dtensor::dtensor_data(*this).local << ", device_mesh=" << device_mesh()
        << ", placements=" << cohort::to_string(placements()) << ")";
   return text.str();
 }
@@ -237,7 +239,7 @@ DTensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh, cons
   TORCH_CHECK(tensor.is_leaf(),
               "`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!");
   const auto wanted = placements.empty() ? dtensor::replicated(mesh) : placements;
-  const ShardSpec spec(mesh, wanted, tensor.sizes().vec(), tensor.scalar_type(), tensor.strides().vec());
+  const mesh::ShardSpec spec(mesh, wanted, tensor.sizes().vec(), tensor.scalar_type(), tensor.strides().vec());
   if (!is_dtensor(tensor)) {
     return leaf_of(dtensor::scattered(tensor, spec, src_data_rank), spec, tensor.requires_grad());
   }

@@ -1,6 +1,6 @@
 /// DTensor: a tensor of which each rank of a mesh has a local tensor. LibTorch's functions take it like the full tensor.
 ///
-///     DTensor weight = distribute_tensor(whole, mesh, {Shard(0)});     // each rank gets its rows
+///     DTensor weight = distribute_tensor(full, mesh, {Shard(0)});      // each rank gets its rows
 ///     at::Tensor y = at::linear(x, weight).relu();                     // one process's code; x: all ranks have it
 ///     DTensor(y).placements();                                         // {Shard(1)}: no communication was needed
 ///     at::Tensor all = DTensor(y).full_tensor();
@@ -63,7 +63,7 @@ class COHORT_API DTensor : public at::Tensor {
   /// Makes a DTensor of this rank's local tensor and a description, as to_local() and spec() return them. The result is a leaf
   /// that shares memory with `local`, and requires a gradient if `local` does.
   /// Throws c10::ValueError if `local` does not have the shape that the spec gives this rank.
-  DTensor(const at::Tensor& local, const ShardSpec& spec);
+  DTensor(const at::Tensor& local, const mesh::ShardSpec& spec);
 
   /// Makes a DTensor of the ranks' local tensors. Shares memory with `local`, to which gradients flow back.
   /// Throws what ShardSpec throws; c10::Error if only one of shape and stride is given, or run_check finds other shapes.
@@ -84,7 +84,7 @@ class COHORT_API DTensor : public at::Tensor {
 
   const Placements& placements() const;
   const DeviceMesh& device_mesh() const;
-  ShardSpec spec() const;
+  mesh::ShardSpec spec() const;
   /// Returns Python's text, with this rank's local tensor. (Printing the at::Tensor is an error.)
   std::string to_string() const;
 };

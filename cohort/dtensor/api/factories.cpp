@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "cohort/dtensor/api/ready.h"
-#include "cohort/dtensor/wrapper/moves.h"
-#include "cohort/dtensor/wrapper/whole_tensor.h"
+#include "cohort/dtensor/wrapper/full_tensor.h"
+#include "cohort/dtensor/wrapper/redistribution.h"
 #include "cohort/dtensor/wrapper/wrapper.h"
 
 namespace cohort::dtensor {
@@ -21,20 +21,20 @@ at::TensorOptions there(const DeviceMesh& mesh, const at::TensorOptions& options
 
 // `make` returns the local tensor, or the full tensor, of which this rank keeps its shard.
 DTensor made(c10::IntArrayRef shape, const DeviceMesh& mesh, const Placements& placements,
-             const at::TensorOptions& options, bool makes_whole, const Make& make) {
+             const at::TensorOptions& options, bool makes_full, const Make& make) {
   make_ready();
   const auto on_device = there(mesh, options);
-  const ShardSpec spec(mesh, placements.empty() ? replicated(mesh) : placements, shape.vec(),
-                       c10::typeMetaToScalarType(on_device.dtype()));
+  const mesh::ShardSpec spec(mesh, placements.empty() ? replicated(mesh) : placements, shape.vec(),
+                             c10::typeMetaToScalarType(on_device.dtype()));
   at::Tensor local;
   if (!mesh.coordinate()) {
     local = at::empty({0}, on_device);
-  } else if (makes_whole) {
-    local = moved(make(shape, on_device), mesh, replicated(mesh), spec.placements(), shape);
+  } else if (makes_full) {
+    local = redistributed(make(shape, on_device), mesh, replicated(mesh), spec.placements(), shape);
   } else {
-    auto uncut = spec.placements();
-    for (auto& placement : uncut) placement = placement.is_partial() ? Placement(Replicate()) : placement;
-    local = moved(make(spec.local_shape(), on_device), mesh, uncut, spec.placements(), shape);
+    auto without_partials = spec.placements();
+    for (auto& placement : without_partials) placement = placement.is_partial() ? Placement(Replicate()) : placement;
+    local = redistributed(make(spec.local_shape(), on_device), mesh, without_partials, spec.placements(), shape);
   }
   DTensor result(make_dtensor(std::move(local), mesh, spec.placements(), shape));
   result.set_requires_grad(options.requires_grad());

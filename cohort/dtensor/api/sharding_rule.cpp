@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "cohort/dtensor/api/ready.h"
-#include "cohort/dtensor/dispatch/whole_shapes.h"
+#include "cohort/dtensor/dispatch/global_shapes.h"
 
 namespace cohort {
 namespace {
@@ -43,7 +43,7 @@ void register_sharding_rule(const std::string& name, ShardingRule rule) {
                              options.push_back({std::move(option.operands), std::move(option.results)});
                            }
                          },
-                     .shapes = [](dtensor::Call& call, const dtensor::Plan&) { return dtensor::whole_shapes(call); },
+                     .shapes = [](dtensor::Call& call, const dtensor::Plan&) { return dtensor::global_shapes(call); },
                      .reads_numbers = true});
 }
 

@@ -40,7 +40,7 @@ struct ShardingOption {
 using ShardingRule = std::function<std::vector<ShardingOption>(const ShardingQuestion& question)>;
 
 /// Registers a rule for `name`, "namespace::operation.overload". It replaces the operation's rule, if there is one. A rule need
-/// not list the option with everything replicated, which is always possible. DTensor takes the option that moves the fewest
+/// not list the option with everything replicated, which is always possible. DTensor takes the option that sends the fewest
 /// bytes, and the first one of equals. It finds the results' global shapes by running the operation on meta tensors. A rule is
 /// called once for calls with the same question.
 /// Throws c10::ValueError for an operation that LibTorch does not know, c10::NotImplementedError if this process cannot have

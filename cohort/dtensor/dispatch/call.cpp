@@ -60,7 +60,7 @@ void Call::add_operand(const at::Tensor& tensor, size_t argument, int64_t item) 
 void Call::check_operands() {
   for (const auto& operand : operands_) {
     if (!is_dtensor(operand.tensor)) continue;
-    const auto& mesh = parts_of(operand.tensor).mesh;
+    const auto& mesh = dtensor_data(operand.tensor).mesh;
     if (mesh_) check_same_mesh(op_, *mesh_, mesh);
     mesh_ = &mesh;
   }
@@ -94,7 +94,7 @@ int64_t Call::operand_of(int64_t argument) const {
 
 const Placement& Call::placement(size_t index, int64_t axis) const {
   const auto& tensor = operands_[index].tensor;
-  return is_dtensor(tensor) ? parts_of(tensor).placements[axis] : kReplicate;
+  return is_dtensor(tensor) ? dtensor_data(tensor).placements[axis] : kReplicate;
 }
 
 int64_t Call::dim_argument(size_t index, int64_t ndim) const {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cohort/dtensor/wrapper/comm_log.h"
-#include "cohort/mesh/axis_moves.h"
+#include "cohort/mesh/axis_collectives.h"
 #include "cohort/mesh/gathered_product.h"
 
 namespace cohort::dtensor {
@@ -22,10 +22,10 @@ std::optional<int64_t> gathered_axis(const Placements& now, const Placements& to
                                      const DeviceMesh& mesh) {
   std::optional<int64_t> found;
   for (int64_t axis = 0; axis < mesh.ndim(); ++axis) {
-    const bool is_row_cut = now[axis].is_shard_like() && now[axis].dim() == rows_dim;
+    const bool is_row_shard = now[axis].is_shard_like() && now[axis].dim() == rows_dim;
     if (now[axis] == to[axis]) {
-      if (found && is_row_cut) return std::nullopt;  // a shard of what the gathered axis leaves
-    } else if (found || !is_row_cut || !to[axis].is_replicate() || mesh.size(axis) == 1) {
+      if (found && is_row_shard) return std::nullopt;  // a shard of what the gathered axis leaves
+    } else if (found || !is_row_shard || !to[axis].is_replicate() || mesh.size(axis) == 1) {
       return std::nullopt;
     } else {
       found = axis;
@@ -96,10 +96,10 @@ std::optional<Rows> rows_of(const Call& call, const RowGather& gather, const Pla
   return Rows{sizes[0], num_rows};
 }
 
-std::vector<IndexRange> shares_of(const mesh::AxisOf& line, int64_t num_positions) {
-  std::vector<IndexRange> shares;
+std::vector<base::IndexRange> shares_of(const mesh::AxisOf& line, int64_t num_positions) {
+  std::vector<base::IndexRange> shares;
   for (const int64_t index : line.order()) {
-    shares.push_back(chunk_range(num_positions, line.num_ranks(), index));
+    shares.push_back(mesh::chunk_range(num_positions, line.num_ranks(), index));
   }
   return shares;
 }
@@ -125,28 +125,28 @@ std::optional<RowGather> row_gather(const ProductArguments& product, const Call&
   }
   if (product.added >= 0 && !is_alike_for_all_rows(call.operand(call.operand_of(product.added)))) return std::nullopt;
   const int64_t rows_dim = first.dim() - 2;
-  const auto& now = parts_of(first.tensor).placements;
+  const auto& now = dtensor_data(first.tensor).placements;
   const auto axis = gathered_axis(now, plan.operands[index], rows_dim, call.mesh());
   return axis ? std::optional(RowGather{index, *axis}) : std::nullopt;
 }
 
 bool comes_in_pieces(const Call& call, const RowGather& gather, const Plan& plan) {
   const auto& tensor = call.operand(gather.operand).tensor;
-  if (parts_of(tensor).is_transposed || is_gathered(tensor, plan.operands[gather.operand])) return false;
+  if (dtensor_data(tensor).is_transposed || is_gathered(tensor, plan.operands[gather.operand])) return false;
   return rows_of(call, gather, plan) && pieces_over(call.mesh().group(gather.axis), tensor.device().type()) > 1;
 }
 
 void multiply_in_pieces(Call& call, const RowGather& gather, const Plan& plan) {
   const auto& first = call.operand(gather.operand);
-  const auto& parts = parts_of(first.tensor);
+  const auto& data = dtensor_data(first.tensor);
   const auto& to = plan.operands[gather.operand];
   const mesh::AxisOf line{call.mesh(), gather.axis};
   const auto rows = *rows_of(call, gather, plan);
   const auto shares = shares_of(line, rows.positions);
-  note_collective(&CommCounts::all_gather, call.mesh(), gather.axis, parts.placements[gather.axis], to[gather.axis],
-                  static_cast<int64_t>(parts.local.nbytes()));
+  note_collective(&CommCounts::all_gather, call.mesh(), gather.axis, data.placements[gather.axis], to[gather.axis],
+                  static_cast<int64_t>(data.local.nbytes()));
   const auto group = line.group();
-  const auto own = parts.local.reshape({rows.outer, shares[group->getRank()].size(), parts.local.size(-1)});
+  const auto own = data.local.reshape({rows.outer, shares[group->getRank()].size(), data.local.size(-1)});
   const mesh::GatherInPieces how{group, shares, pieces_over(group, first.tensor.device().type())};
   const auto made =
       mesh::multiply_while_gathering(how, own, [&](const at::Tensor& some) { return run_on_rows(call, first, some); });

@@ -26,7 +26,7 @@ struct RowGather {
 std::optional<RowGather> row_gather(const ProductArguments& product, const Call& call, const Plan& plan);
 /// Whether this call's gather runs in pieces. Collective over the axis the first time that this is asked.
 bool comes_in_pieces(const Call& call, const RowGather& gather, const Plan& plan);
-/// Gathers and runs the operation. Requires: all other operands have been moved. Collective over the axis.
+/// Gathers and runs the operation. Requires: all other operands have been redistributed. Collective over the axis.
 void multiply_in_pieces(Call& call, const RowGather& gather, const Plan& plan);
 
 }  // namespace cohort::dtensor

@@ -7,11 +7,11 @@
 #include <optional>
 #include <utility>
 
-#include "cohort/dtensor/dispatch/known_calls.h"
 #include "cohort/dtensor/dispatch/product_in_pieces.h"
+#include "cohort/dtensor/dispatch/sharding_cache.h"
 #include "cohort/dtensor/wrapper/comm_log.h"
-#include "cohort/dtensor/wrapper/moved_view.h"
-#include "cohort/dtensor/wrapper/moves.h"
+#include "cohort/dtensor/wrapper/redistributed_view.h"
+#include "cohort/dtensor/wrapper/redistribution.h"
 
 namespace cohort::dtensor {
 namespace {
@@ -22,7 +22,7 @@ bool is_written(const Rule& rule, const Operand& operand) {
 }
 
 // More bytes than any tensor has.
-constexpr double kPriceOfHeld = 1e18;
+constexpr double kCostOfHeld = 1e18;
 
 double bytes_of(int64_t numel, const Operand& like) {
   return static_cast<double>(numel * static_cast<int64_t>(like.tensor.itemsize()));
@@ -42,7 +42,7 @@ int64_t written_as_result(const Call& call, size_t index) {
 }
 
 // Whether the option would redistribute a written operand. A result that is a written operand must keep its placements.
-bool moves_what_is_written(const Call& call, const Axis& axis, const Option& option) {
+bool redistributes_written(const Call& call, const Axis& axis, const Option& option) {
   for (size_t i = 0; i < option.results.size(); ++i) {
     const auto operand = written_as_result(call, i);
     if (operand >= 0 && !(option.results[i] == call.placement(operand, axis.index))) return true;
@@ -50,10 +50,10 @@ bool moves_what_is_written(const Call& call, const Axis& axis, const Option& opt
   return false;
 }
 
-// Returns the price in bytes; negative if the option is not possible.
-double price_of_option(const Rule& rule, const Call& call, const Axis& axis, const Option& option) {
-  if (moves_what_is_written(call, axis, option)) return -1;
-  double price = 0;
+// Returns the cost in bytes; negative if the option is not possible.
+double cost_of_option(const Rule& rule, const Call& call, const Axis& axis, const Option& option) {
+  if (redistributes_written(call, axis, option)) return -1;
+  double cost = 0;
   for (size_t i = 0; i < option.operands.size(); ++i) {
     const auto& operand = call.operand(i);
     const auto& now = call.placement(i, axis.index);
@@ -62,12 +62,13 @@ double price_of_option(const Rule& rule, const Call& call, const Axis& axis, con
     // A gathered operand also serves later operations, so it replaces an exchange that is cheaper only for this operation.
     const bool is_gather = option.num_summands > 0 && now.is_shard_like();
     const auto& to = is_gather ? Placement(Replicate()) : option.operands[i];
-    const double own = price_of(now, to, axis.num_ranks, bytes_of(operand.tensor.numel(), operand));
-    const bool is_held = is_dtensor(operand.tensor) && parts_of(operand.tensor).is_held;
-    price += own > 0 && is_held ? kPriceOfHeld : own;
+    const double own = redistribution_cost(now, to, axis.num_ranks, bytes_of(operand.tensor.numel(), operand));
+    const bool is_held = is_dtensor(operand.tensor) && dtensor_data(operand.tensor).is_held;
+    cost += own > 0 && is_held ? kCostOfHeld : own;
   }
-  if (price == 0 || option.num_summands == 0) return price;
-  return price + price_of(Partial(), Shard(0), axis.num_ranks, bytes_of(option.num_summands, call.operand(0)));
+  if (cost == 0 || option.num_summands == 0) return cost;
+  return cost +
+         redistribution_cost(Partial(), Shard(0), axis.num_ranks, bytes_of(option.num_summands, call.operand(0)));
 }
 
 [[noreturn]] void refuse_in_place(const Rule& rule, const Call& call, const Axis& axis) {
@@ -90,12 +91,12 @@ Option choose_option(const Rule& rule, const Call& call, const Axis& axis) {
   rule.options(call, axis, options);
   options.push_back(all_replicated(call));
   std::optional<size_t> best;
-  double best_price = 0;
+  double best_cost = 0;
   for (size_t i = 0; i < options.size(); ++i) {
-    const double price = price_of_option(rule, call, axis, options[i]);
-    if (price < 0 || (best && price >= best_price)) continue;
+    const double cost = cost_of_option(rule, call, axis, options[i]);
+    if (cost < 0 || (best && cost >= best_cost)) continue;
     best = i;
-    best_price = price;
+    best_cost = cost;
   }
   if (!best) refuse_in_place(rule, call, axis);
   return std::move(options[*best]);
@@ -107,70 +108,70 @@ bool prepare_operands(const Rule& rule, const Call& call) {
   bool writes_view = false;
   for (const auto& operand : call.operands()) {
     if (!is_dtensor(operand.tensor)) continue;
-    const auto& parts = parts_of(operand.tensor);
-    if (!parts.moved_view) continue;
+    const auto& data = dtensor_data(operand.tensor);
+    if (!data.redistributed_view) continue;
     if (is_written(rule, operand)) {
-      check_can_be_written(parts, call.name());
+      check_can_be_written(data, call.name());
       writes_view = true;
     }
-    follow_tensor(parts);
+    follow_tensor(data);
   }
   return writes_view;
 }
 
 void finish_writes(const Rule& rule, const Call& call) {
   for (const auto& operand : call.operands()) {
-    if (is_dtensor(operand.tensor) && is_written(rule, operand)) bring_to_tensor(parts_of(operand.tensor));
+    if (is_dtensor(operand.tensor) && is_written(rule, operand)) bring_to_tensor(dtensor_data(operand.tensor));
   }
 }
 
-// Moves all operands but `left_out`; -1 means all.
-void move_operands(Call& call, const KnownCall& known, int64_t left_out) {
+// Redistributes all operands but `left_out`; -1 means all.
+void redistribute_operands(Call& call, const CachedSharding& entry, int64_t left_out) {
   for (size_t i = 0; i < call.operands().size(); ++i) {
     if (static_cast<int64_t>(i) == left_out) continue;
     const auto& tensor = call.operand(i).tensor;
-    const auto& to = known.plan.operands[i];
+    const auto& to = entry.plan.operands[i];
     if (is_dtensor(tensor)) {
-      const auto& parts = parts_of(tensor);
+      const auto& data = dtensor_data(tensor);
       const auto move = [&] {
-        return known.may_share ? remembered_move(tensor, to)
-                               : moved(parts.local, parts.mesh, parts.placements, to, tensor.sizes());
+        return entry.may_share ? cached_redistribution(tensor, to)
+                               : redistributed(data.local, data.mesh, data.placements, to, tensor.sizes());
       };
-      call.set_local(i, known.stays[i] ? parts.local : move());
-    } else if (!known.stays[i]) {
-      call.set_local(i, moved(tensor, call.mesh(), replicated(call.mesh()), to, tensor.sizes()));
+      call.set_local(i, entry.stays[i] ? data.local : move());
+    } else if (!entry.stays[i]) {
+      call.set_local(i, redistributed(tensor, call.mesh(), replicated(call.mesh()), to, tensor.sizes()));
     }
   }
 }
 
 // ---- Results ----
 
-LayoutPtr layout_of(const Call& call, KnownCall& known, size_t index) {
-  auto layout = known.layouts[index].lock();
+LayoutPtr layout_of(const Call& call, CachedSharding& entry, size_t index) {
+  auto layout = entry.layouts[index].lock();
   // A key does not distinguish meshes of the same shape.
   if (layout && (&layout->mesh == &call.mesh() || layout->mesh == call.mesh())) return layout;
   for (const auto& operand : call.operands()) {
     if (!is_dtensor(operand.tensor)) continue;
-    const auto& parts = parts_of(operand.tensor);
-    if (parts.placements == known.plan.results[index]) layout = parts.layout;
+    const auto& data = dtensor_data(operand.tensor);
+    if (data.placements == entry.plan.results[index]) layout = data.layout;
   }
-  if (!layout || !(layout->mesh == call.mesh()) || !(layout->placements == known.plan.results[index])) {
-    layout = std::make_shared<const Layout>(call.mesh(), known.plan.results[index]);
+  if (!layout || !(layout->mesh == call.mesh()) || !(layout->placements == entry.plan.results[index])) {
+    layout = std::make_shared<const Layout>(call.mesh(), entry.plan.results[index]);
   }
-  known.layouts[index] = layout;
+  entry.layouts[index] = layout;
   return layout;
 }
 
 // Whether results own their memory. A view shares the memory of its base.
-bool is_own(const Call& call, const KnownCall& known) {
-  if (known.may_share) return true;
-  return is_dtensor(call.operand(0).tensor) && parts_of(call.operand(0).tensor).is_own;
+bool is_own(const Call& call, const CachedSharding& entry) {
+  if (entry.may_share) return true;
+  return is_dtensor(call.operand(0).tensor) && dtensor_data(call.operand(0).tensor).is_own;
 }
 
 // Counts writes of local tensors, which may have other wrappers. LibTorch counts writes of the wrappers itself.
-void count_writes(const Call& call, const KnownCall& known) {
-  for (const int64_t index : known.written) {
-    const auto& local = parts_of(call.operand(index).tensor).local;
+void count_writes(const Call& call, const CachedSharding& entry) {
+  for (const int64_t index : entry.written) {
+    const auto& local = dtensor_data(call.operand(index).tensor).local;
     if (!local.is_inference()) local.unsafeGetTensorImpl()->bump_version();
   }
 }
@@ -178,31 +179,31 @@ void count_writes(const Call& call, const KnownCall& known) {
 // Lets the local tensor of a view share its base's version counter, as LibTorch's views do. It was made below autograd without.
 void count_with_viewed(const Call& call, const at::Tensor& local) {
   if (!is_dtensor(call.operand(0).tensor)) return;
-  const auto& viewed = parts_of(call.operand(0).tensor).local;
+  const auto& viewed = dtensor_data(call.operand(0).tensor).local;
   if (viewed.is_inference() || local.is_inference() || !local.is_alias_of(viewed)) return;
   local.unsafeGetTensorImpl()->set_version_counter(viewed.unsafeGetTensorImpl()->version_counter());
 }
 
 // `viewed`: for a view, the first operand's local tensor as the operation got it.
-void wrap_results(const Rule& rule, Call& call, KnownCall& known, const at::Tensor& viewed) {
-  if (rule.shapes_vary) known.shapes.clear();
+void wrap_results(const Rule& rule, Call& call, CachedSharding& entry, const at::Tensor& viewed) {
+  if (rule.shapes_vary) entry.shapes.clear();
   const auto wrap = [&](at::Tensor local, size_t shape, size_t index) {
-    if (known.shapes.empty()) known.shapes = rule.shapes(call, known.plan);
-    const auto& whole = known.shapes.at(shape);
-    auto result = make_dtensor(std::move(local), layout_of(call, known, index), whole.sizes, whole.strides);
-    const auto& parts = parts_of(result);
-    if (parts.layout->is_partial) parts.is_own = is_own(call, known);
-    if (!known.may_share && !rule.run) count_with_viewed(call, parts.local);
+    if (entry.shapes.empty()) entry.shapes = rule.shapes(call, entry.plan);
+    const auto& full = entry.shapes.at(shape);
+    auto result = make_dtensor(std::move(local), layout_of(call, entry, index), full.sizes, full.strides);
+    const auto& data = dtensor_data(result);
+    if (data.layout->is_partial) data.is_own = is_own(call, entry);
+    if (!entry.may_share && !rule.run) count_with_viewed(call, data.local);
     if (viewed.defined()) {
-      note_moved_view(result, call.operand(0).tensor, viewed, known.plan.operands[0],
-                      /*keeps_order=*/rule.view == ViewKind::kInOrder);
+      note_redistributed_view(result, call.operand(0).tensor, viewed, entry.plan.operands[0],
+                              /*keeps_order=*/rule.view == ViewKind::kInOrder);
     }
     return result;
   };
   for (size_t i = 0; i < call.num_results(); ++i) {
     auto& result = call.result(i);
-    if (known.written_results[i] >= 0) {
-      result = call.operand(known.written_results[i]).tensor;
+    if (entry.written_results[i] >= 0) {
+      result = call.operand(entry.written_results[i]).tensor;
     } else if (result.isTensor() && result.toTensor().defined()) {
       auto wrapped = wrap(result.toTensor(), i, i);
       if (rule.view != ViewKind::kNone) note_view(wrapped, call.operand(0).tensor, rule.view);
@@ -215,34 +216,34 @@ void wrap_results(const Rule& rule, Call& call, KnownCall& known, const at::Tens
   }
 }
 
-std::shared_ptr<KnownCall> examined(const Rule& rule, const Call& call) {
-  auto known = std::make_shared<KnownCall>();
-  known->plan = choose_plan(rule, call);
-  const auto whole = replicated(call.mesh());
+std::shared_ptr<CachedSharding> examined(const Rule& rule, const Call& call) {
+  auto entry = std::make_shared<CachedSharding>();
+  entry->plan = choose_plan(rule, call);
+  const auto full = replicated(call.mesh());
   for (size_t i = 0; i < call.operands().size(); ++i) {
     const auto& tensor = call.operand(i).tensor;
-    if (call.operand(i).is_written && is_dtensor(tensor)) known->written.push_back(static_cast<int64_t>(i));
-    known->stays.push_back(known->plan.operands[i] == (is_dtensor(tensor) ? parts_of(tensor).placements : whole));
+    if (call.operand(i).is_written && is_dtensor(tensor)) entry->written.push_back(static_cast<int64_t>(i));
+    entry->stays.push_back(entry->plan.operands[i] == (is_dtensor(tensor) ? dtensor_data(tensor).placements : full));
   }
-  known->may_share = !rule.shares_memory;
+  entry->may_share = !rule.shares_memory;
   for (size_t i = 0; i < call.num_results(); ++i) {
     const auto* alias = call.op().schema().returns()[i].alias_info();
-    known->may_share &= !alias || alias->isWrite();
-    known->written_results.push_back(written_as_result(call, i));
-    known->layouts.emplace_back();
+    entry->may_share &= !alias || alias->isWrite();
+    entry->written_results.push_back(written_as_result(call, i));
+    entry->layouts.emplace_back();
   }
-  if (rule.product) known->gather = row_gather(*rule.product, call, known->plan);
-  return known;
+  if (rule.product) entry->gather = row_gather(*rule.product, call, entry->plan);
+  return entry;
 }
 
-std::shared_ptr<KnownCall> known_or_examined(const Rule& rule, const Call& call) {
+std::shared_ptr<CachedSharding> cached_or_new_sharding(const Rule& rule, const Call& call) {
   CallKey key(rule, call);
   if (!key.is_complete()) return examined(rule, call);
-  auto known = find_known_call(key);
-  if (known) return known;
-  known = examined(rule, call);
-  know_call(std::move(key), known);
-  return known;
+  auto entry = find_cached_sharding(key);
+  if (entry) return entry;
+  entry = examined(rule, call);
+  cache_sharding(std::move(key), entry);
+  return entry;
 }
 
 }  // namespace
@@ -263,21 +264,21 @@ void run_by_rule(const Rule& rule, const c10::OperatorHandle& op, torch::jit::St
                        [](const void* handle) { return name_of(*static_cast<const c10::OperatorHandle*>(handle)); });
   Call call(op, stack);
   const bool writes_view = prepare_operands(rule, call);
-  const auto known = known_or_examined(rule, call);
-  const bool in_pieces = known->gather && comes_in_pieces(call, *known->gather, known->plan);
-  move_operands(call, *known, in_pieces ? known->gather->operand : -1);
-  const bool is_view = !known->may_share && !rule.shares_memory && is_dtensor(call.operand(0).tensor);
+  const auto entry = cached_or_new_sharding(rule, call);
+  const bool in_pieces = entry->gather && comes_in_pieces(call, *entry->gather, entry->plan);
+  redistribute_operands(call, *entry, in_pieces ? entry->gather->operand : -1);
+  const bool is_view = !entry->may_share && !rule.shares_memory && is_dtensor(call.operand(0).tensor);
   const auto viewed = is_view ? call.local_tensor(call.operand(0).argument) : at::Tensor();
   if (in_pieces) {
-    multiply_in_pieces(call, *known->gather, known->plan);
+    multiply_in_pieces(call, *entry->gather, entry->plan);
   } else if (rule.run) {
-    rule.run(call, known->plan);
+    rule.run(call, entry->plan);
   } else {
     call.run();
   }
-  if (!known->written.empty()) count_writes(call, *known);
+  if (!entry->written.empty()) count_writes(call, *entry);
   if (writes_view) finish_writes(rule, call);
-  wrap_results(rule, call, *known, viewed);
+  wrap_results(rule, call, *entry, viewed);
   call.commit();
 }
 

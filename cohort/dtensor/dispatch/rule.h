@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cohort/dtensor/dispatch/call.h"
-#include "cohort/dtensor/dispatch/remembered_moves.h"
+#include "cohort/dtensor/dispatch/redistribution_cache.h"
 
 namespace cohort::dtensor {
 
@@ -60,7 +60,7 @@ struct Rule {
   /// Arguments that the operation writes although its schema does not say so.
   std::vector<int64_t> written = {};
   /// Whether options and shapes depend on floating-point arguments, other than on whether they are 0. Both are computed once for
-  /// calls with the same key (known_calls.h), so they must depend on nothing else that changes.
+  /// calls with the same key (sharding_cache.h), so they must depend on nothing else that changes.
   bool reads_numbers = false;
   /// Whether shapes depend on values, so that they are computed for each call.
   bool shapes_vary = false;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cohort/comm/overrides/override.h"
-#include "cohort/dtensor/dispatch/known_calls.h"
+#include "cohort/dtensor/dispatch/sharding_cache.h"
 
 namespace cohort::dtensor {
 namespace {
@@ -35,7 +35,7 @@ std::string what_was_given(const c10::OperatorHandle& op, const torch::jit::Stac
   const size_t count = op.schema().arguments().size();
   const auto describe = [](size_t index, const at::Tensor& tensor) {
     return c10::str("argument ", index, " has shape ", tensor.sizes(), " and placements ",
-                    to_string(parts_of(tensor).placements));
+                    to_string(dtensor_data(tensor).placements));
   };
   for (size_t i = 0; i < count; ++i) {
     const auto& value = stack[stack.size() - count + i];
@@ -123,7 +123,7 @@ void set_rule(const std::string& name, Rule rule) {
   TORCH_CHECK_VALUE(find_operation(name), "[cohort] register_sharding_rule: LibTorch knows no operation \"", name,
                     "\"\n  hint: give the schema's name, with the overload after a dot: \"aten::add.Tensor\"");
   slot_of(name) = std::move(rule);
-  forget_known_calls();
+  clear_sharding_caches();
 }
 
 void add_rule(const std::string& name, const Rule& rule) {

@@ -32,7 +32,7 @@ auto run_softmax(bool is_log) {
     const auto& given = call.local_tensor(0);
     const auto scores = widened(given);
     const auto over_all = [&](const char* op, at::Tensor numbers) {
-      return reduced_over_cuts(call, plan, 0, flags, op, std::move(numbers));
+      return reduced_over_shards(call, plan, 0, flags, op, std::move(numbers));
     };
     auto sizes = scores.sizes().vec();
     sizes[dim] = 1;
@@ -55,7 +55,7 @@ auto run_softmax_backward(bool is_log) {
     if (!crosses(plan, 0, flags)) return call.run();
     const auto grad = widened(call.local_tensor(0)), output = widened(call.local_tensor(1));
     const auto sum =
-        reduced_over_cuts(call, plan, 0, flags, "sum", (is_log ? grad : grad * output).sum(dim, /*keepdim=*/true));
+        reduced_over_shards(call, plan, 0, flags, "sum", (is_log ? grad : grad * output).sum(dim, /*keepdim=*/true));
     const auto result = is_log ? grad - output.exp() * sum : (grad - sum) * output;
     call.finish({result.to(call.argument(3).toScalarType())});
   };
@@ -116,7 +116,7 @@ Labels likelihood_backward_labels(const Call& call) {
   return labels;
 }
 
-bool shares_out_classes(const Call& call, const Plan& plan, const LikelihoodArguments& at) {
+bool shards_classes(const Call& call, const Plan& plan, const LikelihoodArguments& at) {
   const auto scores = static_cast<size_t>(call.operand_of(at.scores));
   return crosses(plan, scores, only_dim(class_dim(call, at), call.operand(scores).dim()));
 }
@@ -149,7 +149,7 @@ at::Tensor weight_of_all(const Call& call, const Plan& plan, size_t operand, con
                          const std::optional<int64_t>& wrong) {
   const std::vector<bool> all_dims(call.operand(operand).dim(), true);
   const auto flag = at::full({}, wrong ? 1 : 0, weight.options());
-  const auto sums = reduced_over_cuts(call, plan, operand, all_dims, "sum", at::stack({weight, flag}));
+  const auto sums = reduced_over_shards(call, plan, operand, all_dims, "sum", at::stack({weight, flag}));
   check_targets(wrong);
   TORCH_CHECK_INDEX(!weight.is_cpu() || sums[1].item<double>() == 0, "[cohort] DTensor: ", call.name(),
                     ": another rank has a target that is not a class");
@@ -179,7 +179,7 @@ at::Tensor own_losses(Call& call, const OwnTargets& own) {
   return found.mul(own.weights).masked_fill_(own.weights.eq(0), 0).squeeze(dim);
 }
 
-void run_likelihood_of_shared_classes(Call& call, const Plan& plan) {
+void run_likelihood_of_sharded_classes(Call& call, const Plan& plan) {
   const auto wrong = wrong_target(call, kForward);
   const auto own = own_targets(call, plan, kForward);
   const auto losses = own_losses(call, own);
@@ -194,7 +194,7 @@ void run_likelihood_of_shared_classes(Call& call, const Plan& plan) {
 
 // The mean is over all ranks' targets: the sum of this rank's losses, divided by the weight of all targets.
 void run_likelihood(Call& call, const Plan& plan) {
-  if (shares_out_classes(call, plan, kForward)) return run_likelihood_of_shared_classes(call, plan);
+  if (shards_classes(call, plan, kForward)) return run_likelihood_of_sharded_classes(call, plan);
   const std::vector<bool> all_dims(call.operand(1).dim(), true);
   if (has_reduction(call, kForward, at::Reduction::None) || !crosses(plan, 1, all_dims)) return call.run();
   const bool is_mean = has_reduction(call, kForward, at::Reduction::Mean);
@@ -211,7 +211,7 @@ void run_likelihood(Call& call, const Plan& plan) {
 }
 
 void run_likelihood_backward(Call& call, const Plan& plan) {
-  if (!shares_out_classes(call, plan, kBackward)) return call.run();
+  if (!shards_classes(call, plan, kBackward)) return call.run();
   const auto own = own_targets(call, plan, kBackward);
   const int64_t dim = class_dim(call, kBackward);
   auto grad = call.local_tensor(0);
@@ -229,13 +229,13 @@ void run_likelihood_backward(Call& call, const Plan& plan) {
 }  // namespace
 
 void add_class_rules() {
-  add_rule("aten::_softmax", labelled(softmax_labels, run_softmax(/*is_log=*/false)));
-  add_rule("aten::_log_softmax", labelled(softmax_labels, run_softmax(/*is_log=*/true)));
-  add_rule("aten::_softmax_backward_data", labelled(softmax_labels, run_softmax_backward(/*is_log=*/false)));
-  add_rule("aten::_log_softmax_backward_data", labelled(softmax_labels, run_softmax_backward(/*is_log=*/true)));
+  add_rule("aten::_softmax", labeled(softmax_labels, run_softmax(/*is_log=*/false)));
+  add_rule("aten::_log_softmax", labeled(softmax_labels, run_softmax(/*is_log=*/true)));
+  add_rule("aten::_softmax_backward_data", labeled(softmax_labels, run_softmax_backward(/*is_log=*/false)));
+  add_rule("aten::_log_softmax_backward_data", labeled(softmax_labels, run_softmax_backward(/*is_log=*/true)));
   for (const char* name : {"nll_loss", "nll_loss2d"}) {
-    add_rule(std::string("aten::") + name + "_forward", labelled(likelihood_labels, run_likelihood));
-    add_rule(std::string("aten::") + name + "_backward", labelled(likelihood_backward_labels, run_likelihood_backward));
+    add_rule(std::string("aten::") + name + "_forward", labeled(likelihood_labels, run_likelihood));
+    add_rule(std::string("aten::") + name + "_backward", labeled(likelihood_backward_labels, run_likelihood_backward));
   }
 }
 

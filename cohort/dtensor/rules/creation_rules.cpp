@@ -4,12 +4,12 @@
 
 #include <string>
 
+#include "cohort/dtensor/dispatch/global_shapes.h"
 #include "cohort/dtensor/dispatch/rule_table.h"
-#include "cohort/dtensor/dispatch/whole_shapes.h"
 #include "cohort/dtensor/rules/labels.h"
 #include "cohort/dtensor/rules/local_steps.h"
 #include "cohort/dtensor/rules/rules.h"
-#include "cohort/dtensor/wrapper/moves.h"
+#include "cohort/dtensor/wrapper/redistribution.h"
 #include "cohort/mesh/shard.h"
 
 namespace cohort::dtensor {
@@ -65,7 +65,7 @@ Rule new_like(bool has_zeros, int64_t strides = -1) {
                 const auto sizes = local_sizes(call.mesh(), plan.results[0], call.argument(1).toIntVector());
                 call.local(1) = sizes;
                 if (strides >= 0) {
-                  call.local(strides) = compute_local_stride(call.argument(strides).toIntVector(), sizes);
+                  call.local(strides) = mesh::compute_local_stride(call.argument(strides).toIntVector(), sizes);
                 }
                 call.run();
               }};
@@ -93,9 +93,9 @@ void run_fill(Call& call, const Plan& plan) {
   const auto part = call.local_tensor(0);
   call.local(0) = at::empty_like(part);
   call.run();
-  Placements whole = plan.operands[0];
-  for (auto& placement : whole) placement = placement.is_partial() ? Placement(Replicate()) : placement;
-  part.copy_(moved(call.result(0).toTensor(), call.mesh(), whole, plan.operands[0], call.operand(0).sizes()));
+  Placements full = plan.operands[0];
+  for (auto& placement : full) placement = placement.is_partial() ? Placement(Replicate()) : placement;
+  part.copy_(redistributed(call.result(0).toTensor(), call.mesh(), full, plan.operands[0], call.operand(0).sizes()));
 }
 
 // ---- x.set_(source), with which torch::load fills parameters: each rank keeps its shard of a full source ----
@@ -116,26 +116,26 @@ void run_set(Call& call, const Plan&) {
 
 // ---- Random numbers: every rank draws all of them, in memory order, so that they do not depend on placements ----
 
-at::Tensor own_part_of(const Call& call, const Placements& placements, const at::Tensor& whole) {
-  return moved(whole, call.mesh(), replicated(call.mesh()), placements, whole.sizes());
+at::Tensor own_shard_of(const Call& call, const Placements& placements, const at::Tensor& full) {
+  return redistributed(full, call.mesh(), replicated(call.mesh()), placements, full.sizes());
 }
 
-at::Tensor whole_like(const Call& call, const at::Tensor& part) {
+at::Tensor full_result_like(const Call& call, const at::Tensor& part) {
   const auto& tensor = call.operand(0).tensor;
   return at::empty_strided(tensor.sizes(), tensor.strides(), part.options());
 }
 
 void run_random_in_place(Call& call, const Plan& plan) {
   const auto part = call.local_tensor(0);
-  call.local(0) = whole_like(call, part);
+  call.local(0) = full_result_like(call, part);
   call.run();
-  part.copy_(own_part_of(call, plan.operands[0], call.result(0).toTensor()));
+  part.copy_(own_shard_of(call, plan.operands[0], call.result(0).toTensor()));
 }
 
 void run_random_like(Call& call, const Plan& plan) {
-  call.local(0) = whole_like(call, call.local_tensor(0));
+  call.local(0) = full_result_like(call, call.local_tensor(0));
   call.run();
-  call.result(0) = own_part_of(call, plan.results[0], call.result(0).toTensor());
+  call.result(0) = own_shard_of(call, plan.results[0], call.result(0).toTensor());
 }
 
 void dropout_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
@@ -150,10 +150,10 @@ std::vector<Shape> dropout_shapes(Call& call, const Plan&) {
 // Draws the factors as dropout of ones.
 void run_dropout(Call& call, const Plan& plan) {
   const auto part = call.local_tensor(0);
-  call.local(0) = whole_like(call, part).fill_(1);
+  call.local(0) = full_result_like(call, part).fill_(1);
   call.run();
-  const auto factors = own_part_of(call, plan.results[0], call.result(0).toTensor());
-  call.finish({part * factors, own_part_of(call, plan.results[1], call.result(1).toTensor())});
+  const auto factors = own_shard_of(call, plan.results[0], call.result(0).toTensor());
+  call.finish({part * factors, own_shard_of(call, plan.results[1], call.result(1).toTensor())});
 }
 
 // ---- Values for the host ----
@@ -171,7 +171,7 @@ void run_equal(Call& call, const Plan& plan) {
   const auto all_dims = std::vector<bool>(call.operand(0).dim(), true);
   if (!crosses(plan, 0, all_dims)) return;
   const auto here = at::scalar_tensor(call.result(0).toBool() ? 1 : 0, at::kInt).to(call.operand(0).tensor.device());
-  call.result(0) = reduced_over_cuts(call, plan, 0, all_dims, "min", here).item<int>() == 1;
+  call.result(0) = reduced_over_shards(call, plan, 0, all_dims, "min", here).item<int>() == 1;
 }
 
 Rule without_tensor_results(std::function<void(const Call&, const Axis&, std::vector<Option>&)> options,

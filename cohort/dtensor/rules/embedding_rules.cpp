@@ -9,7 +9,7 @@
 #include "cohort/dtensor/rules/labels.h"
 #include "cohort/dtensor/rules/local_steps.h"
 #include "cohort/dtensor/rules/rules.h"
-#include "cohort/dtensor/wrapper/moves.h"
+#include "cohort/dtensor/wrapper/redistribution.h"
 
 namespace cohort::dtensor {
 namespace {
@@ -27,20 +27,20 @@ Labels embedding_labels(const Call& call) {
   return labels;
 }
 
-bool is_row_cut(const Placement& placement) { return placement.is_shard_like() && placement.dim() == 0; }
+bool is_row_shard(const Placement& placement) { return placement.is_shard_like() && placement.dim() == 0; }
 
 // If rows and indices are both sharded, such as positions of a sequence, all ranks look all indices up, and each gets the sums of
 // its own indices. This is cheaper than sums for all, and the result stays sharded.
 void embedding_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
   const auto &table = call.placement(0, axis.index), &indices = call.placement(1, axis.index);
-  if (is_row_cut(table) && indices.is_shard()) options.push_back({{table, indices}, {indices}});
+  if (is_row_shard(table) && indices.is_shard()) options.push_back({{table, indices}, {indices}});
 }
 
 // Returns the axes that shard both.
 std::vector<size_t> axes_of_both(const Plan& plan) {
   std::vector<size_t> axes;
   for (size_t axis = 0; axis < plan.operands[0].size(); ++axis) {
-    if (is_row_cut(plan.operands[0][axis]) && plan.operands[1][axis].is_shard_like()) axes.push_back(axis);
+    if (is_row_shard(plan.operands[0][axis]) && plan.operands[1][axis].is_shard_like()) axes.push_back(axis);
   }
   return axes;
 }
@@ -48,7 +48,7 @@ std::vector<size_t> axes_of_both(const Plan& plan) {
 at::Tensor indices_of_all(const Call& call, const Plan& plan) {
   auto gathered = plan.operands[1];
   for (const size_t axis : axes_of_both(plan)) gathered[axis] = Replicate();
-  return moved(call.local_tensor(1), call.mesh(), plan.operands[1], gathered, call.operand(1).sizes());
+  return redistributed(call.local_tensor(1), call.mesh(), plan.operands[1], gathered, call.operand(1).sizes());
 }
 
 at::Tensor sums_of_own(const Call& call, const Plan& plan, const at::Tensor& found) {
@@ -56,7 +56,7 @@ at::Tensor sums_of_own(const Call& call, const Plan& plan, const at::Tensor& fou
   for (const size_t axis : axes_of_both(plan)) summands[axis] = Partial();
   auto sizes = call.operand(1).sizes().vec();
   sizes.push_back(call.operand(0).sizes()[1]);
-  return moved(found, call.mesh(), summands, plan.results[0], sizes);
+  return redistributed(found, call.mesh(), summands, plan.results[0], sizes);
 }
 
 // Refuses indices that no rank has: they would silently give 0.
@@ -90,7 +90,7 @@ Labels embedding_backward_labels(const Call& call) {
   const auto dims = letters(call.operand(1).dim());
   labels.name(call, 0, dims + kColumns);
   labels.name(call, 1, dims);
-  labels.results[0] = {.dims = std::string{kWhole, kColumns}, .summed = dims};
+  labels.results[0] = {.dims = std::string{kUnsharded, kColumns}, .summed = dims};
   // All indices on all ranks: to scale by their frequency, or if the gathered gradient is smaller than sums of the full table.
   const bool is_for_all = call.argument(4).toBool() || call.operand(1).tensor.numel() < call.argument(2).toInt();
   if (is_for_all) labels.results[0].summed.clear();
@@ -102,13 +102,13 @@ Labels embedding_backward_labels(const Call& call) {
 }  // namespace
 
 void add_embedding_rules() {
-  auto embedding = labelled(embedding_labels, run_embedding);
+  auto embedding = labeled(embedding_labels, run_embedding);
   embedding.options = [general = embedding.options](const Call& call, const Axis& axis, std::vector<Option>& options) {
     embedding_options(call, axis, options);
     general(call, axis, options);
   };
   add_rule("aten::embedding", embedding);
-  add_rule("aten::embedding_dense_backward", labelled(embedding_backward_labels));
+  add_rule("aten::embedding_dense_backward", labeled(embedding_backward_labels));
 }
 
 }  // namespace cohort::dtensor

@@ -35,22 +35,23 @@ struct IndexDims {
       if (first < 0) first = dim;
       num_index_dims = std::max<size_t>(num_index_dims, is_mask(index) ? 1 : index.dim());
       for (int64_t count = is_mask(index) ? index.dim() : 1; count > 0 && dim < call.operand(0).dim(); --count) {
-        operand[dim++] = kWhole;
+        operand[dim++] = kUnsharded;
       }
     }
-    for (const char one : operand) left += one == kWhole ? "" : std::string{one};
+    for (const char one : operand) left += one == kUnsharded ? "" : std::string{one};
     result = left;
-    result.insert(is_apart ? 0 : static_cast<size_t>(std::max<int64_t>(first, 0)), std::string(num_index_dims, kWhole));
+    result.insert(is_apart ? 0 : static_cast<size_t>(std::max<int64_t>(first, 0)),
+                  std::string(num_index_dims, kUnsharded));
   }
   std::string operand, result;
 };
 
 // Returns the letters of values that are broadcast to `dims`.
 std::string dims_of_values(const Call& call, const Operand& values, const std::string& dims) {
-  std::string result(values.sizes().size(), kWhole);
+  std::string result(values.sizes().size(), kUnsharded);
   for (size_t i = 1; i <= std::min(result.size(), dims.size()); ++i) {
     const char one = dims[dims.size() - i];
-    if (one == kWhole) continue;
+    if (one == kUnsharded) continue;
     const bool is_all = values.sizes()[result.size() - i] == call.operand(0).sizes()[one - letter(0)];
     if (is_all) result[result.size() - i] = one;
   }
@@ -58,7 +59,7 @@ std::string dims_of_values(const Call& call, const Operand& values, const std::s
 }
 
 Rule index() {
-  auto rule = labelled([](const Call& call) {
+  auto rule = labeled([](const Call& call) {
     Labels labels(call);
     const IndexDims dims(call);
     labels.operands[0] = dims.operand;
@@ -72,7 +73,7 @@ Rule index() {
 }
 
 Rule index_put() {
-  return labelled([](const Call& call) {
+  return labeled([](const Call& call) {
     Labels labels(call);
     const IndexDims dims(call);
     labels.operands[0] = dims.operand;
@@ -84,23 +85,23 @@ Rule index_put() {
 }
 
 // Needs the full tensor; the number of results depends on the values.
-Rule whole_by_values() {
-  auto rule = labelled([](const Call& call) { return Labels(call); });
+Rule replicated_by_values() {
+  auto rule = labeled([](const Call& call) { return Labels(call); });
   rule.shapes_vary = true;
   return rule;
 }
 
 Rule index_select() {
-  return labelled([](const Call& call) {
+  return labeled([](const Call& call) {
     Labels labels(call);
     const int64_t ndim = call.operand(0).dim();
     constexpr char kIndices = 'y';
     if (ndim == 0) return labels;
     const auto dim = call.dim_argument(1, ndim);
     auto dims = letters(ndim);
-    dims[dim] = kWhole;
+    dims[dim] = kUnsharded;
     labels.operands[0] = dims;
-    dims[dim] = call.operand(1).dim() == 0 ? kWhole : kIndices;
+    dims[dim] = call.operand(1).dim() == 0 ? kUnsharded : kIndices;
     labels.operands[1] = call.operand(1).dim() == 0 ? "" : std::string{kIndices};
     labels.results[0].dims = dims;
     labels.linear = Linear::kEach;
@@ -111,12 +112,12 @@ Rule index_select() {
 
 // Operands: the tensor, indices along the dim that is argument 1, and the values to write, if they are a tensor.
 Rule put_along() {
-  return labelled([](const Call& call) {
+  return labeled([](const Call& call) {
     Labels labels(call);
     const int64_t ndim = call.operand(0).dim();
     if (ndim == 0) return labels;
     auto dims = letters(ndim);
-    dims[call.dim_argument(1, ndim)] = kWhole;
+    dims[call.dim_argument(1, ndim)] = kUnsharded;
     labels.operands[0] = dims;
     if (labels.operands.size() > 2 && call.operand(2).dim() == ndim) labels.operands[2] = dims;
     labels.results[0].dims = dims;
@@ -128,9 +129,9 @@ Rule put_along() {
 
 using DimsOf = std::function<std::string(const Call&)>;
 
-// Dims that are not kWhole stay the same. `needs_all`: each rank needs at least one element of them.
+// Dims that are not kUnsharded stay the same. `needs_all`: each rank needs at least one element of them.
 Rule kept(DimsOf dims_of, Linear linear, bool needs_all = false) {
-  return labelled([dims_of, linear, needs_all](const Call& call) {
+  return labeled([dims_of, linear, needs_all](const Call& call) {
     Labels labels(call);
     const auto dims = dims_of(call);
     for (auto& operand : labels.operands) operand = dims;
@@ -153,14 +154,14 @@ std::string not_padded(const Call& call) {
   auto dims = letters(ndim);
   for (size_t i = 0; i < pads.size(); ++i) {
     const auto dim = ndim - 1 - static_cast<int64_t>(i / 2);
-    if (pads[i] != 0 && dim >= 0) dims[dim] = kWhole;
+    if (pads[i] != 0 && dim >= 0) dims[dim] = kUnsharded;
   }
   return dims;
 }
 
 // Padding with 0 also works on partial values.
 Rule constant_pad() {
-  return labelled([](const Call& call) {
+  return labeled([](const Call& call) {
     Labels labels(call);
     labels.operands[0] = labels.results[0].dims = not_padded(call);
     const bool is_zero = call.argument(2).toScalar().equal(0);
@@ -174,23 +175,23 @@ DimsOf all_but_the_last(int64_t count) {
   return [count](const Call& call) {
     const int64_t ndim = call.operand(0).dim();
     auto dims = letters(ndim);
-    for (int64_t dim = std::max<int64_t>(ndim - count, 0); dim < ndim; ++dim) dims[dim] = kWhole;
+    for (int64_t dim = std::max<int64_t>(ndim - count, 0); dim < ndim; ++dim) dims[dim] = kUnsharded;
     return dims;
   };
 }
 
 Rule repeat() {
-  return labelled([](const Call& call) {
+  return labeled([](const Call& call) {
     Labels labels(call);
     const auto repeats = call.argument(1).toIntVector();
     const int64_t ndim = call.operand(0).dim();
     const auto missing = static_cast<int64_t>(repeats.size()) - ndim;
     auto dims = letters(ndim);
     for (int64_t dim = 0; dim < ndim && missing >= 0; ++dim) {
-      if (repeats[dim + missing] != 1) dims[dim] = kWhole;
+      if (repeats[dim + missing] != 1) dims[dim] = kUnsharded;
     }
     labels.operands[0] = dims;
-    labels.results[0].dims = std::string(std::max<int64_t>(missing, 0), kWhole) + dims;
+    labels.results[0].dims = std::string(std::max<int64_t>(missing, 0), kUnsharded) + dims;
     labels.linear = Linear::kCopies;
     return labels;
   });
@@ -200,21 +201,21 @@ Rule repeat() {
 
 // The letters of a tensor with `ndim` dimensions, and of its diagonal, which is the result's last dimension.
 struct DiagonalDims {
-  DiagonalDims(const Call& call, int64_t ndim, size_t first_argument) : whole(letters(ndim)) {
+  DiagonalDims(const Call& call, int64_t ndim, size_t first_argument) : full(letters(ndim)) {
     for (const size_t argument : {first_argument, first_argument + 1}) {
-      whole[call.dim_argument(argument, ndim)] = kWhole;
+      full[call.dim_argument(argument, ndim)] = kUnsharded;
     }
-    for (const char one : whole) diagonal += one == kWhole ? "" : std::string{one};
-    diagonal += kWhole;
+    for (const char one : full) diagonal += one == kUnsharded ? "" : std::string{one};
+    diagonal += kUnsharded;
   }
-  std::string whole, diagonal;
+  std::string full, diagonal;
 };
 
 Rule diagonal() {
-  return labelled([](const Call& call) {
+  return labeled([](const Call& call) {
     Labels labels(call);
     const DiagonalDims dims(call, call.operand(0).dim(), 2);
-    labels.operands[0] = dims.whole;
+    labels.operands[0] = dims.full;
     labels.results[0].dims = dims.diagonal;
     labels.linear = Linear::kCopies;
     return labels;
@@ -222,12 +223,12 @@ Rule diagonal() {
 }
 
 Rule diagonal_backward() {
-  return labelled(
+  return labeled(
       [](const Call& call) {
         Labels labels(call);
         const DiagonalDims dims(call, static_cast<int64_t>(call.argument(1).toIntVector().size()), 3);
         labels.operands[0] = dims.diagonal;
-        labels.results[0].dims = dims.whole;
+        labels.results[0].dims = dims.full;
         labels.linear = Linear::kCopies;
         return labels;
       },
@@ -240,8 +241,8 @@ void add_index_rules() {
   for (const char* name : {"index.Tensor", "_unsafe_index.Tensor"}) add_rule(std::string("aten::") + name, index());
   add_rule_and_in_place("aten::index_put", index_put());
   add_rule("aten::_index_put_impl_", index_put());
-  for (const char* name : {"masked_select", "nonzero"}) add_rule(std::string("aten::") + name, whole_by_values());
-  add_rule_and_in_place("aten::masked_scatter", whole_by_values());
+  for (const char* name : {"masked_select", "nonzero"}) add_rule(std::string("aten::") + name, replicated_by_values());
+  add_rule_and_in_place("aten::masked_scatter", replicated_by_values());
   add_rule("aten::index_select", index_select());
   for (const char* name : {"index_add", "index_copy", "index_fill.int_Scalar", "index_fill.int_Tensor"}) {
     add_rule_and_in_place(std::string("aten::") + name, put_along());

@@ -14,7 +14,7 @@ namespace {
 bool has(const std::string& text, char one) { return text.find(one) != std::string::npos; }
 
 // Returns the placement of the dimension with the letter `label`, sharded like `cut`, which may be a StridedShard.
-std::optional<Placement> cut_at(const std::string& dims, char label, const Placement& cut) {
+std::optional<Placement> sharded_like(const std::string& dims, char label, const Placement& cut) {
   const auto at = dims.find(label);
   if (at == std::string::npos) return std::nullopt;
   const auto dim = static_cast<int64_t>(at);
@@ -23,7 +23,7 @@ std::optional<Placement> cut_at(const std::string& dims, char label, const Place
 }
 
 std::optional<Placement> placement_of(const ResultLabels& result, char label, const Placement& cut) {
-  if (const auto shard = cut_at(result.dims, label, cut)) return shard;
+  if (const auto shard = sharded_like(result.dims, label, cut)) return shard;
   if (has(result.summed, label)) return Placement(Partial(result.reduce_op));
   if (has(result.untouched, label)) return Placement(Replicate());
   return std::nullopt;
@@ -31,7 +31,7 @@ std::optional<Placement> placement_of(const ResultLabels& result, char label, co
 
 // Returns the size of the dimension with the letter `label`.
 std::optional<int64_t> size_of(const Labels& labels, const Call& call, char label) {
-  for (size_t i = 0; label != kWhole && i < labels.operands.size(); ++i) {
+  for (size_t i = 0; label != kUnsharded && i < labels.operands.size(); ++i) {
     const auto at = labels.operands[i].find(label);
     if (at != std::string::npos) return call.operand(i).sizes()[at];
   }
@@ -44,10 +44,11 @@ int64_t numel_of(const Labels& labels, const Call& call, const std::string& dims
   return numel;
 }
 
-void add_cut(const Labels& labels, const Call& call, char label, const Placement& cut, std::vector<Option>& options) {
+void add_sharded(const Labels& labels, const Call& call, char label, const Placement& cut,
+                 std::vector<Option>& options) {
   Option option;
   for (const auto& dims : labels.operands) {
-    option.operands.push_back(cut_at(dims, label, cut).value_or(Placement(Replicate())));
+    option.operands.push_back(sharded_like(dims, label, cut).value_or(Placement(Replicate())));
   }
   for (const auto& result : labels.results) {
     const auto placement = placement_of(result, label, cut);
@@ -80,7 +81,7 @@ bool leaves_none_empty(const Placement& cut, int64_t size, const Call& call, con
   int64_t num_ranks = 1;
   for (int64_t one = 0; one < call.mesh().ndim(); ++one) num_ranks *= call.mesh().size(one);
   if (num_ranks != axis.num_ranks) return size % (num_ranks * cut.split_factor()) == 0;
-  return !shard_ranges(cut, size, num_ranks, num_ranks - 1).empty();
+  return !mesh::shard_ranges(cut, size, num_ranks, num_ranks - 1).empty();
 }
 
 // Whether a sum should stay Partial. A sum of Partial and replicated tensors is replicated, unless it is written to a Partial.
@@ -114,10 +115,10 @@ std::string letters(int64_t ndim) {
   return text;
 }
 
-std::string letters(int64_t ndim, const std::vector<bool>& is_whole) {
+std::string letters(int64_t ndim, const std::vector<bool>& is_unsharded) {
   auto text = letters(ndim);
   for (int64_t dim = 0; dim < ndim; ++dim) {
-    if (is_whole[dim]) text[dim] = kWhole;
+    if (is_unsharded[dim]) text[dim] = kUnsharded;
   }
   return text;
 }
@@ -128,7 +129,7 @@ std::string broadcast_letters(c10::IntArrayRef of, c10::IntArrayRef sizes) {
   std::string text;
   const size_t missing = sizes.size() - of.size();
   for (size_t dim = 0; dim < of.size(); ++dim) {
-    text += of[dim] == sizes[dim + missing] ? letter(static_cast<int64_t>(dim + missing)) : kWhole;
+    text += of[dim] == sizes[dim + missing] ? letter(static_cast<int64_t>(dim + missing)) : kUnsharded;
   }
   return text;
 }
@@ -143,13 +144,13 @@ void add_options(const Labels& labels, const Call& call, const Axis& axis, std::
     }
     if (!now.is_shard_like() || now.dim() >= static_cast<int64_t>(labels.operands[i].size())) continue;
     const char label = labels.operands[i][now.dim()];
-    if (label == kWhole) continue;
+    if (label == kUnsharded) continue;
     if (has(labels.needed, label) && !leaves_none_empty(now, call.operand(i).sizes()[now.dim()], call, axis)) continue;
     const Placement cut = now.is_shard() ? Placement(Shard(0)) : Placement(StridedShard(0, now.split_factor()));
     const std::pair<char, Placement> one(label, cut);
     if (std::find(seen.begin(), seen.end(), one) != seen.end()) continue;
     seen.push_back(one);
-    add_cut(labels, call, label, cut, options);
+    add_sharded(labels, call, label, cut, options);
   }
 }
 
@@ -161,7 +162,7 @@ std::vector<Shape> shapes_by(const Labels& labels, Call& call) {
       if (!local.defined()) continue;
       const auto& dims = labels.results[i].dims;
       for (size_t dim = 0; dim < static_cast<size_t>(local.dim()); ++dim) {
-        const char label = dim < dims.size() ? dims[dim] : kWhole;
+        const char label = dim < dims.size() ? dims[dim] : kUnsharded;
         shape.sizes.push_back(size_of(labels, call, label).value_or(local.size(static_cast<int64_t>(dim))));
       }
     }
@@ -169,7 +170,7 @@ std::vector<Shape> shapes_by(const Labels& labels, Call& call) {
   return shapes;
 }
 
-Rule labelled(LabelsOf labels, std::function<void(Call&, const Plan&)> run) {
+Rule labeled(LabelsOf labels, std::function<void(Call&, const Plan&)> run) {
   return {.options = [labels](const Call& call, const Axis& axis,
                               std::vector<Option>& options) { add_options(labels(call), call, axis, options); },
           .shapes = [labels](Call& call, const Plan&) { return shapes_by(labels(call), call); },

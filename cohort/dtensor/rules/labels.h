@@ -12,8 +12,9 @@
 
 namespace cohort::dtensor {
 
-/// A letter per dimension; kWhole for a dimension that cannot be sharded. Letters up to 'r' number dimensions: letter(0) is 'a'.
-inline constexpr char kWhole = '.';
+/// A letter per dimension; kUnsharded for a dimension that cannot be sharded. Letters up to 'r' number dimensions: letter(0) is
+/// 'a'.
+inline constexpr char kUnsharded = '.';
 inline char letter(int64_t dim) { return static_cast<char>('a' + dim); }
 
 struct ResultLabels {
@@ -51,14 +52,14 @@ struct Labels {
 
 using LabelsOf = std::function<Labels(const Call&)>;
 
-/// Returns "abc" for three dimensions, "b.d" with kWhole at flagged ones.
+/// Returns "abc" for three dimensions, "b.d" with kUnsharded at flagged ones.
 std::string letters(int64_t ndim);
-std::string letters(int64_t ndim, const std::vector<bool>& is_whole);
+std::string letters(int64_t ndim, const std::vector<bool>& is_unsharded);
 /// Returns the letters of a tensor that is broadcast to `sizes`, whose dimensions are named by number.
 std::string broadcast_letters(c10::IntArrayRef of, c10::IntArrayRef sizes);
 
 /// Makes a rule from labels. `run`: as Rule::run.
-Rule labelled(LabelsOf labels, std::function<void(Call&, const Plan&)> run = {});
+Rule labeled(LabelsOf labels, std::function<void(Call&, const Plan&)> run = {});
 void add_options(const Labels& labels, const Call& call, const Axis& axis, std::vector<Option>& options);
 /// Returns global shapes: sizes by labels; dimensions that are never sharded have the local results' sizes.
 std::vector<Shape> shapes_by(const Labels& labels, Call& call);

@@ -7,13 +7,13 @@
 #include <limits>
 
 #include "cohort/dtensor/wrapper/comm_log.h"
-#include "cohort/mesh/axis_moves.h"
+#include "cohort/mesh/axis_collectives.h"
 #include "cohort/mesh/shard.h"
 
 namespace cohort::dtensor {
 namespace {
 
-bool cuts(const Placement& placement, const std::vector<bool>& dims) {
+bool shards_any_of(const Placement& placement, const std::vector<bool>& dims) {
   return placement.is_shard_like() && dims[placement.dim()];
 }
 
@@ -26,17 +26,17 @@ void run_with_local_sizes(Call& call, const Plan& plan, size_t index) {
 
 bool crosses(const Plan& plan, size_t operand, const std::vector<bool>& dims) {
   for (const auto& placement : plan.operands[operand]) {
-    if (cuts(placement, dims)) return true;
+    if (shards_any_of(placement, dims)) return true;
   }
   return false;
 }
 
-at::Tensor reduced_over_cuts(const Call& call, const Plan& plan, size_t operand, const std::vector<bool>& dims,
-                             const std::string& reduce_op, at::Tensor tensor) {
+at::Tensor reduced_over_shards(const Call& call, const Plan& plan, size_t operand, const std::vector<bool>& dims,
+                               const std::string& reduce_op, at::Tensor tensor) {
   const auto& placements = plan.operands[operand];
   for (size_t i = 0; i < placements.size(); ++i) {
     const auto axis = static_cast<int64_t>(i);
-    if (!cuts(placements[i], dims) || call.mesh().size(axis) == 1 || tensor.numel() == 0) continue;
+    if (!shards_any_of(placements[i], dims) || call.mesh().size(axis) == 1 || tensor.numel() == 0) continue;
     note_collective(&CommCounts::all_reduce, call.mesh(), axis, Partial(reduce_op), Replicate(),
                     static_cast<int64_t>(tensor.nbytes()));
     tensor = mesh::reduce_axis({call.mesh(), axis}, reduce_op, tensor);
@@ -49,8 +49,8 @@ at::Tensor widened(const at::Tensor& tensor) {
 }
 
 OwnIndices own_indices(const Call& call, const Plan& plan, size_t operand, int64_t dim, const at::Tensor& indices) {
-  const auto held = held_ranges(call.operand(operand).sizes(), call.mesh().shape(), *call.mesh().coordinate(),
-                                plan.operands[operand]);
+  const auto held = mesh::held_ranges(call.operand(operand).sizes(), call.mesh().shape(), *call.mesh().coordinate(),
+                                      plan.operands[operand]);
   OwnIndices own{at::zeros_like(indices), at::zeros_like(indices, indices.options().dtype(at::kBool))};
   int64_t passed = 0;
   for (const auto& range : held[dim]) {

@@ -16,8 +16,8 @@ void run_with_local_sizes(Call& call, const Plan& plan, size_t index);
 /// Whether the plan shards operand `operand` along one of the flagged dims.
 bool crosses(const Plan& plan, size_t operand, const std::vector<bool>& dims);
 /// Reduces `tensor` over the axes that shard the operand along these dims. Collective.
-at::Tensor reduced_over_cuts(const Call& call, const Plan& plan, size_t operand, const std::vector<bool>& dims,
-                             const std::string& reduce_op, at::Tensor tensor);
+at::Tensor reduced_over_shards(const Call& call, const Plan& plan, size_t operand, const std::vector<bool>& dims,
+                               const std::string& reduce_op, at::Tensor tensor);
 /// Returns the tensor in the dtype in which LibTorch computes sums: at least float32.
 at::Tensor widened(const at::Tensor& tensor);
 /// This rank's share of indices along dim `dim` of operand `operand`, as planned.

@@ -63,11 +63,11 @@ void run_mean_loss(Call& call, const ElementLoss& loss) {
 }
 
 Rule element_loss(const ElementLoss& loss) {
-  return labelled([loss](const Call& call) { return element_loss_labels(call, loss); },
-                  [loss](Call& call, const Plan&) {
-                    if (call.argument(loss.reduction).toInt() != at::Reduction::Mean) return call.run();
-                    run_mean_loss(call, loss);
-                  });
+  return labeled([loss](const Call& call) { return element_loss_labels(call, loss); },
+                 [loss](Call& call, const Plan&) {
+                   if (call.argument(loss.reduction).toInt() != at::Reduction::Mean) return call.run();
+                   run_mean_loss(call, loss);
+                 });
 }
 
 }  // namespace

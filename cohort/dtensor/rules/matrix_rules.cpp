@@ -1,8 +1,8 @@
 // Matrix products, and attention.
 #include <string>
 
+#include "cohort/dtensor/dispatch/global_shapes.h"
 #include "cohort/dtensor/dispatch/rule_table.h"
-#include "cohort/dtensor/dispatch/whole_shapes.h"
 #include "cohort/dtensor/rules/labels.h"
 #include "cohort/dtensor/rules/rules.h"
 
@@ -12,7 +12,7 @@ namespace {
 // `first`, `second` and `added` are arguments' numbers. `added` is added to the product; -1 if nothing is.
 Rule product(int64_t first, int64_t second, const char* first_dims, const char* second_dims, const char* result_dims,
              int64_t added = -1) {
-  auto rule = labelled([=](const Call& call) {
+  auto rule = labeled([=](const Call& call) {
     Labels labels(call);
     labels.name(call, first, first_dims);
     labels.name(call, second, second_dims);
@@ -27,7 +27,7 @@ Rule product(int64_t first, int64_t second, const char* first_dims, const char* 
     sizes.back() = b.back();
     const auto numbered = broadcast_letters(call.operand(labels.added).sizes(), sizes);
     std::string dims;
-    for (const char one : numbered) dims += one == kWhole ? kWhole : result_dims[one - 'a'];
+    for (const char one : numbered) dims += one == kUnsharded ? kUnsharded : result_dims[one - 'a'];
     labels.name(call, added, dims);
     return labels;
   });
@@ -54,7 +54,7 @@ struct Attention {
 // The letters of the mask, which may be broadcast.
 std::string mask_dims(const Call& call, int64_t mask, c10::IntArrayRef queries, const std::string& dims) {
   const auto of = call.operand(call.operand_of(mask)).sizes();
-  std::string named(of.size(), kWhole);
+  std::string named(of.size(), kUnsharded);
   if (of.size() == 4 && of[0] == queries[0]) named[0] = dims[0];
   if (of.size() == 4 && of[1] == queries[1]) named[1] = dims[1];
   return named;
@@ -63,7 +63,7 @@ std::string mask_dims(const Call& call, int64_t mask, c10::IntArrayRef queries, 
 // Batches and heads are independent of each other. Dropout draws from each rank's own generator, so it needs all heads
 // everywhere.
 Rule attention(const Attention& how) {
-  return labelled(
+  return labeled(
       [how](const Call& call) {
         Labels labels(call);
         if (how.dropout >= 0 && call.argument(how.dropout).toDouble() != 0) return labels;

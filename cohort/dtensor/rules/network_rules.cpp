@@ -11,7 +11,7 @@
 namespace cohort::dtensor {
 namespace {
 
-std::string whole_dims(int64_t ndim) { return std::string(ndim, kWhole); }
+std::string unsharded_dims(int64_t ndim) { return std::string(ndim, kUnsharded); }
 
 // ---- Layer norm: every row by itself ----
 
@@ -19,7 +19,7 @@ std::string whole_dims(int64_t ndim) { return std::string(ndim, kWhole); }
 std::string row_dims(const Call& call, int64_t input, int64_t shape) {
   const int64_t ndim = call.operand(call.operand_of(input)).dim();
   const auto num_rows = ndim - static_cast<int64_t>(call.argument(shape).toIntVector().size());
-  return letters(num_rows) + whole_dims(ndim - num_rows);
+  return letters(num_rows) + unsharded_dims(ndim - num_rows);
 }
 
 Labels layer_norm_labels(const Call& call) {
@@ -33,7 +33,7 @@ Labels layer_norm_labels(const Call& call) {
 // Arguments: (grad, input, shape, then `statistics`, one or two). Results: gradients of input, weight and perhaps bias.
 Rule layer_norm_backward(std::initializer_list<int64_t> statistics) {
   const std::vector<int64_t> rows = statistics;
-  return labelled([rows](const Call& call) {
+  return labeled([rows](const Call& call) {
     Labels labels(call);
     const auto dims = row_dims(call, 1, 2);
     for (const int64_t argument : {0, 1}) labels.name(call, argument, dims);
@@ -41,7 +41,7 @@ Rule layer_norm_backward(std::initializer_list<int64_t> statistics) {
     labels.results[0].dims = dims;
     for (size_t i = 1; i < labels.results.size(); ++i) {
       labels.results[i].summed =
-          letters(std::count_if(dims.begin(), dims.end(), [](char one) { return one != kWhole; }));
+          letters(std::count_if(dims.begin(), dims.end(), [](char one) { return one != kUnsharded; }));
     }
     return labels;
   });
@@ -160,7 +160,7 @@ void run_convolution_backward(Call& call, const Plan&) {
 
 Rule pooling(std::initializer_list<int64_t> tensors) {
   const std::vector<int64_t> arguments = tensors;
-  return labelled([arguments](const Call& call) {
+  return labeled([arguments](const Call& call) {
     Labels labels(call);
     const auto sizes = call.operand(0).sizes();
     std::string dims = sizes.size() == 4 ? "nc" : "";
@@ -174,22 +174,22 @@ Rule pooling(std::initializer_list<int64_t> tensors) {
 }  // namespace
 
 void add_network_rules() {
-  add_rule("aten::native_layer_norm", labelled(layer_norm_labels));
+  add_rule("aten::native_layer_norm", labeled(layer_norm_labels));
   add_rule("aten::native_layer_norm_backward", layer_norm_backward({3, 4}));
-  add_rule("aten::_fused_rms_norm", labelled(layer_norm_labels));
+  add_rule("aten::_fused_rms_norm", labeled(layer_norm_labels));
   add_rule("aten::_fused_rms_norm_backward", layer_norm_backward({3}));
-  add_rule("aten::native_group_norm", labelled(group_norm_labels, with_local_batch(0, 3)));
-  add_rule("aten::native_group_norm_backward", labelled(group_norm_backward_labels, with_local_batch(0, 5)));
-  auto batch_norm = labelled(batch_norm_labels);
+  add_rule("aten::native_group_norm", labeled(group_norm_labels, with_local_batch(0, 3)));
+  add_rule("aten::native_group_norm_backward", labeled(group_norm_backward_labels, with_local_batch(0, 5)));
+  auto batch_norm = labeled(batch_norm_labels);
   batch_norm.written = {3, 4};
   add_rule("aten::native_batch_norm", batch_norm);
-  batch_norm.options = labelled(cudnn_batch_norm_labels).options;
-  batch_norm.shapes = labelled(cudnn_batch_norm_labels).shapes;
+  batch_norm.options = labeled(cudnn_batch_norm_labels).options;
+  batch_norm.shapes = labeled(cudnn_batch_norm_labels).shapes;
   add_rule("aten::cudnn_batch_norm", batch_norm);
-  add_rule("aten::cudnn_batch_norm_backward", labelled(cudnn_batch_norm_backward_labels));
-  add_rule("aten::native_batch_norm_backward", labelled(batch_norm_backward_labels));
-  add_rule("aten::convolution", labelled(convolution_labels));
-  add_rule("aten::convolution_backward", labelled(convolution_backward_labels, run_convolution_backward));
+  add_rule("aten::cudnn_batch_norm_backward", labeled(cudnn_batch_norm_backward_labels));
+  add_rule("aten::native_batch_norm_backward", labeled(batch_norm_backward_labels));
+  add_rule("aten::convolution", labeled(convolution_labels));
+  add_rule("aten::convolution_backward", labeled(convolution_backward_labels, run_convolution_backward));
   add_rule("aten::max_pool2d_with_indices", pooling({0}));
   add_rule("aten::max_pool2d_with_indices_backward", pooling({0, 1, 7}));
   add_rule("aten::avg_pool2d", pooling({0}));

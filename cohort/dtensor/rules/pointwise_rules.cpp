@@ -4,8 +4,8 @@
 #include <initializer_list>
 #include <string>
 
+#include "cohort/dtensor/dispatch/global_shapes.h"
 #include "cohort/dtensor/dispatch/rule_table.h"
-#include "cohort/dtensor/dispatch/whole_shapes.h"
 #include "cohort/dtensor/rules/labels.h"
 #include "cohort/dtensor/rules/rules.h"
 
@@ -46,7 +46,7 @@ std::vector<Shape> pointwise_shapes(Call& call, std::optional<at::MemoryFormat> 
 }
 
 Rule pointwise_rule(LabelsOf labels) {
-  auto rule = labelled(std::move(labels));
+  auto rule = labeled(std::move(labels));
   rule.shapes = [](Call& call, const Plan&) { return pointwise_shapes(call); };
   return rule;
 }
@@ -82,7 +82,7 @@ Rule added_number() {
 
 // Copies keep a Partial if the dtype can hold its values.
 Rule copies() {
-  auto rule = labelled([](const Call& call) {
+  auto rule = labeled([](const Call& call) {
     const bool is_cast = call.name() == "aten::_to_copy";
     const bool to_float = !is_cast || call.argument(1).isNone() || at::isFloatingType(call.argument(1).toScalarType());
     return pointwise_labels(call, to_float ? Linear::kCopies : Linear::kNo);

@@ -35,14 +35,14 @@ ResultLabels reduced_labels(const Call& call, const Reduction& how) {
       result.dims += letter(static_cast<int64_t>(dim));
     } else {
       result.summed += letter(static_cast<int64_t>(dim));
-      if (keeps_dims(call, how.keepdim)) result.dims += kWhole;
+      if (keeps_dims(call, how.keepdim)) result.dims += kUnsharded;
     }
   }
   return result;
 }
 
 Rule reduction(const Reduction& how, const std::string& reduce_op, std::function<void(Call&, const Plan&)> run = {}) {
-  return labelled(
+  return labeled(
       [how, reduce_op](const Call& call) {
         Labels labels(call);
         labels.operands[0] = letters(call.operand(0).dim());
@@ -100,7 +100,7 @@ Rule extreme(const Reduction& how, bool is_max) {
 // Both the least and the greatest.
 Rule extremes() {
   const Reduction how{1, 2};
-  return labelled(
+  return labeled(
       [how](const Call& call) {
         Labels labels(call);
         labels.operands[0] = letters(call.operand(0).dim());
@@ -124,9 +124,9 @@ double order_of(const Call& call) { return call.argument(1).isNone() ? 2.0 : cal
 
 at::Tensor joined_norm(Call& call, const Plan& plan, const std::vector<bool>& reduced, const at::Tensor& norm,
                        double order) {
-  if (std::isinf(order)) return reduced_over_cuts(call, plan, 0, reduced, order > 0 ? "max" : "min", norm);
-  if (order == 0) return reduced_over_cuts(call, plan, 0, reduced, "sum", norm);
-  return reduced_over_cuts(call, plan, 0, reduced, "sum", norm.pow(order)).pow(1 / order);
+  if (std::isinf(order)) return reduced_over_shards(call, plan, 0, reduced, order > 0 ? "max" : "min", norm);
+  if (order == 0) return reduced_over_shards(call, plan, 0, reduced, "sum", norm);
+  return reduced_over_shards(call, plan, 0, reduced, "sum", norm.pow(order)).pow(1 / order);
 }
 
 auto run_norm(const Reduction& how) {
@@ -148,7 +148,7 @@ auto run_norm(const Reduction& how) {
 }
 
 Rule norm(const Reduction& how) {
-  return labelled(
+  return labeled(
       [how](const Call& call) {
         Labels labels(call);
         labels.operands[0] = letters(call.operand(0).dim());
@@ -163,7 +163,7 @@ Rule norm(const Reduction& how) {
 
 // Result and operands have the same letters, except the reduced ones.
 Rule along(const Reduction& how) {
-  return labelled([how](const Call& call) {
+  return labeled([how](const Call& call) {
     Labels labels(call);
     labels.operands[0] = letters(call.operand(0).dim(), reduced_dims(call, how.dims));
     auto result = reduced_labels(call, how);
@@ -175,7 +175,7 @@ Rule along(const Reduction& how) {
 
 // The results have the operands' dimensions; the dimension that is argument `dim` may change its size.
 Rule scan(int64_t dim) {
-  return labelled([dim](const Call& call) {
+  return labeled([dim](const Call& call) {
     Labels labels(call);
     const auto dims = letters(call.operand(0).dim(), call.dims_argument(dim, call.operand(0).dim()));
     for (auto& operand : labels.operands) operand = dims;
@@ -186,14 +186,14 @@ Rule scan(int64_t dim) {
 
 // Selects or writes by indices along the dim that is argument 1; the other sizes are the same.
 Rule indexed() {
-  return labelled([](const Call& call) {
+  return labeled([](const Call& call) {
     Labels labels(call);
     const auto of = call.operand(0).sizes();
     auto dims = letters(call.operand(0).dim(), call.dims_argument(1, call.operand(0).dim()));
     for (const auto& operand : call.operands()) {
       if (operand.sizes().size() != of.size()) continue;
       for (size_t dim = 0; dim < dims.size(); ++dim) {
-        if (of[dim] != operand.sizes()[dim]) dims[dim] = kWhole;
+        if (of[dim] != operand.sizes()[dim]) dims[dim] = kUnsharded;
       }
     }
     for (auto& operand : labels.operands) operand = dims;
@@ -203,10 +203,10 @@ Rule indexed() {
 }
 
 Rule triangle() {
-  return labelled([](const Call& call) {
+  return labeled([](const Call& call) {
     Labels labels(call);
     auto dims = letters(call.operand(0).dim());
-    for (size_t dim = dims.size() < 2 ? 0 : dims.size() - 2; dim < dims.size(); ++dim) dims[dim] = kWhole;
+    for (size_t dim = dims.size() < 2 ? 0 : dims.size() - 2; dim < dims.size(); ++dim) dims[dim] = kUnsharded;
     labels.operands[0] = dims;
     labels.results[0].dims = dims;
     labels.linear = Linear::kEach;

@@ -95,8 +95,8 @@ ViewedPlacements viewed(const Placements& placements, c10::IntArrayRef from, c10
     result.viewed.push_back(there.value_or(Placement(Replicate())));
     if (!there || !now.is_shard_like()) continue;
     is_uneven[now.dim()] = is_uneven[now.dim()] || from_left[now.dim()] % (mesh_shape[axis] * now.split_factor()) != 0;
-    from_left[now.dim()] = padded_shard_size(now, from_left[now.dim()], mesh_shape[axis]);
-    to_left[there->dim()] = padded_shard_size(*there, to_left[there->dim()], mesh_shape[axis]);
+    from_left[now.dim()] = mesh::padded_shard_size(now, from_left[now.dim()], mesh_shape[axis]);
+    to_left[there->dim()] = mesh::padded_shard_size(*there, to_left[there->dim()], mesh_shape[axis]);
   }
   return result;
 }

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <string>
 
+#include "cohort/dtensor/dispatch/global_shapes.h"
 #include "cohort/dtensor/dispatch/rule_table.h"
-#include "cohort/dtensor/dispatch/whole_shapes.h"
 #include "cohort/dtensor/rules/labels.h"
 #include "cohort/dtensor/rules/local_steps.h"
 #include "cohort/dtensor/rules/rules.h"
@@ -19,12 +19,12 @@ namespace {
 using DimsOf = std::function<std::string(const Call&)>;
 using DimsAfter = std::function<std::string(const Call&, std::string)>;
 
-std::vector<Shape> shapes_of_views(Call& call, const Plan&) { return whole_shapes(call); }
+std::vector<Shape> shapes_of_views(Call& call, const Plan&) { return global_shapes(call); }
 
 // One operand with letters `dims`, and the result's letters from them.
 Rule rearranged(DimsOf operand_dims, DimsAfter result_dims, std::function<void(Call&, const Plan&)> run = {},
                 Linear linear = Linear::kCopies) {
-  auto rule = labelled(
+  auto rule = labeled(
       [operand_dims = std::move(operand_dims), result_dims = std::move(result_dims), linear](const Call& call) {
         Labels labels(call);
         labels.operands[0] = operand_dims(call);
@@ -43,7 +43,7 @@ std::string all_dims(const Call& call) { return letters(call.operand(0).dim()); 
 DimsOf dims_but(int64_t index) {
   return [index](const Call& call) {
     auto dims = all_dims(call);
-    dims[call.dim_argument(index, call.operand(0).dim())] = kWhole;
+    dims[call.dim_argument(index, call.operand(0).dim())] = kUnsharded;
     return dims;
   };
 }
@@ -116,7 +116,7 @@ Rule squeeze() {
 }
 
 std::string unsqueezed(const Call& call, std::string dims) {
-  dims.insert(call.dim_argument(1, call.operand(0).dim() + 1), 1, kWhole);
+  dims.insert(call.dim_argument(1, call.operand(0).dim() + 1), 1, kUnsharded);
   return dims;
 }
 
@@ -153,7 +153,7 @@ Rule unsafe_view() {
 std::vector<int64_t> expanded_sizes(const Call& call) {
   auto sizes = call.argument(1).toIntVector();
   const auto of = call.operand(0).sizes();
-  if (sizes.size() < of.size()) whole_shapes(call);  // LibTorch refuses this
+  if (sizes.size() < of.size()) global_shapes(call);  // LibTorch refuses this
   const size_t missing = sizes.size() - of.size();
   for (size_t dim = missing; dim < sizes.size(); ++dim) {
     if (sizes[dim] == -1) sizes[dim] = of[dim - missing];
@@ -175,7 +175,7 @@ void run_expand(Call& call, const Plan& plan) {
 }
 
 Rule expand() {
-  auto rule = labelled(expand_labels, run_expand);
+  auto rule = labeled(expand_labels, run_expand);
   rule.shapes = shapes_of_views;
   return rule;
 }
@@ -194,7 +194,7 @@ bool takes_all(const Call& call) {
 std::string sliced_dims(const Call& call) { return takes_all(call) ? all_dims(call) : dims_but(1)(call); }
 
 // Whether an earlier axis shards dim `dim` of the operand.
-bool is_cut_before(const Call& call, size_t operand, const Axis& axis, int64_t dim) {
+bool is_sharded_before(const Call& call, size_t operand, const Axis& axis, int64_t dim) {
   for (int64_t before = 0; before < axis.index; ++before) {
     const auto& placement = call.placement(operand, before);
     if (placement.is_shard_like() && placement.dim() == dim) return true;
@@ -206,7 +206,7 @@ bool is_cut_before(const Call& call, size_t operand, const Axis& axis, int64_t d
 void split_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
   const auto& now = call.placement(0, axis.index);
   const int64_t dim = call.dim_argument(2, call.operand(0).dim());
-  if (!now.is_strided_shard() || now.dim() != dim || is_cut_before(call, 0, axis, dim)) return;
+  if (!now.is_strided_shard() || now.dim() != dim || is_sharded_before(call, 0, axis, dim)) return;
   if (call.argument(1).toInt() * now.split_factor() == call.operand(0).sizes()[dim]) {
     options.push_back({{now}, {Shard(dim)}});
   }
@@ -240,12 +240,12 @@ Rule summed_view(DimsOf operand_dims, DimsAfter result_dims, std::function<void(
   return rearranged(std::move(operand_dims), std::move(result_dims), std::move(run), Linear::kTogether);
 }
 
-std::string with_pairs(const Call&, const std::string& dims) { return dims + kWhole; }
+std::string with_pairs(const Call&, const std::string& dims) { return dims + kUnsharded; }
 
 // Both parts of a complex number stay together.
 std::string all_but_pairs(const Call& call) {
   auto dims = all_dims(call);
-  if (!dims.empty()) dims.back() = kWhole;
+  if (!dims.empty()) dims.back() = kUnsharded;
   return dims;
 }
 
@@ -263,7 +263,7 @@ bool can_be_pairs(const at::Tensor& tensor) {
 void run_view_as_complex(Call& call, const Plan&) {
   const auto& local = call.local_tensor(0);
   if (can_be_pairs(local)) return call.run();
-  whole_shapes(call);  // LibTorch may refuse
+  global_shapes(call);  // LibTorch may refuse
   call.finish({at::view_as_complex(local.clone(at::MemoryFormat::Contiguous))});
 }
 
@@ -288,7 +288,7 @@ Labels cat_labels(const Call& call) {
   const int64_t ndim = cat_ndim(call);
   const int64_t dim = call.dim_argument(1, ndim);
   auto dims = letters(ndim);
-  if (ndim > 0) dims[dim] = kWhole;
+  if (ndim > 0) dims[dim] = kUnsharded;
   for (size_t i = 0; i < labels.operands.size(); ++i) labels.operands[i] = is_skipped(call.operand(i)) ? "" : dims;
   labels.results[0].dims = dims;
   labels.linear = Linear::kTogether;
@@ -299,18 +299,18 @@ Labels cat_labels(const Call& call) {
 void cat_options(const Call& call, const Axis& axis, std::vector<Option>& options) {
   const int64_t dim = call.dim_argument(1, cat_ndim(call));
   const auto count = static_cast<int64_t>(call.operands().size());
-  const auto is_cut = [&](int64_t i) {
-    return call.placement(i, axis.index).is_shard(dim) && !is_cut_before(call, i, axis, dim);
+  const auto is_sharded_there = [&](int64_t i) {
+    return call.placement(i, axis.index).is_shard(dim) && !is_sharded_before(call, i, axis, dim);
   };
-  bool any_cut = false;
-  for (int64_t i = 0; i < count; ++i) any_cut |= is_cut(i);
-  if (any_cut && are_equal(call) && count > 1) {
+  bool any_sharded = false;
+  for (int64_t i = 0; i < count; ++i) any_sharded |= is_sharded_there(i);
+  if (any_sharded && are_equal(call) && count > 1) {
     options.push_back({Placements(count, Shard(dim)), {StridedShard(dim, count)}});
   }
 }
 
 Rule cat() {
-  auto rule = labelled(cat_labels);
+  auto rule = labeled(cat_labels);
   rule.options = [general = rule.options](const Call& call, const Axis& axis, std::vector<Option>& options) {
     cat_options(call, axis, options);
     general(call, axis, options);
@@ -324,7 +324,7 @@ Labels stack_labels(const Call& call) {
   const int64_t ndim = call.operand(0).dim();
   for (auto& dims : labels.operands) dims = letters(ndim);
   auto dims = letters(ndim);
-  dims.insert(call.dim_argument(1, ndim + 1), 1, kWhole);
+  dims.insert(call.dim_argument(1, ndim + 1), 1, kUnsharded);
   labels.results[0].dims = dims;
   labels.linear = Linear::kTogether;
   return labels;
@@ -334,7 +334,7 @@ Labels stack_labels(const Call& call) {
 
 // Argument 1 has the global sizes, argument 2 the dim. `has_dim`: the gradient also has the dim.
 Rule part_backward(bool has_dim) {
-  return labelled(
+  return labeled(
       [has_dim](const Call& call) {
         Labels labels(call);
         const auto sizes = call.argument(1).toIntVector();
@@ -342,7 +342,7 @@ Rule part_backward(bool has_dim) {
         auto dims = letters(ndim);
         const int64_t dim = call.dim_argument(2, ndim);
         const bool is_all = has_dim && call.operand(0).sizes()[dim] == sizes[dim];
-        if (!is_all) dims[dim] = kWhole;
+        if (!is_all) dims[dim] = kUnsharded;
         labels.results[0].dims = dims;
         if (!has_dim) dims.erase(dim, 1);
         labels.operands[0] = dims;
@@ -375,7 +375,7 @@ void add_view_rules() {
   add_rule("aten::view_as_real", summed_view(all_dims, with_pairs));
   add_rule("aten::view_as_complex", summed_view(all_but_pairs, without_pairs, run_view_as_complex));
   add_rule("aten::cat", cat());
-  add_rule("aten::stack", labelled(stack_labels));
+  add_rule("aten::stack", labeled(stack_labels));
   add_rule("aten::slice_backward", part_backward(/*has_dim=*/true));
   add_rule("aten::select_backward", part_backward(/*has_dim=*/false));
 }

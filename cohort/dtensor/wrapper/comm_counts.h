@@ -1,20 +1,22 @@
 /// Counts the communication of DTensors, and with COHORT_DTENSOR_LOG=1 logs it, operation by operation.
 ///
-///     const auto before = cohort::comm_counts();
+///     const auto before = cohort::dtensor::comm_counts();
 ///     model->forward(tokens);
-///     const int64_t num_gathers = (cohort::comm_counts() - before).all_gather;
+///     const int64_t num_gathers = (cohort::dtensor::comm_counts() - before).all_gather;
 ///
 /// Counts collectives, one per axis of a mesh; an axis of one rank needs none. The log goes to the standard error of the
 /// ranks that are first on every axis of the tensor's mesh:
 ///
-///     [cohort] dtensor: aten::mm: all_reduce over axis "tp" of 4 ranks: Partial(sum) -> Replicate(), 16384 bytes
+/// ```text
+/// [cohort] dtensor: aten::mm: all_reduce over axis "tp" of 4 ranks: Partial(sum) -> Replicate(), 16384 bytes
+/// ```
 #pragma once
 
 #include <cstdint>
 
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::dtensor {
 
 struct CommCounts {
   int64_t all_reduce = 0;
@@ -32,4 +34,10 @@ inline CommCounts operator-(const CommCounts& after, const CommCounts& before) {
 /// Returns the counts of this thread since it began.
 COHORT_API CommCounts comm_counts();
 
+}  // namespace cohort::dtensor
+
+// Old names, until the next release.
+namespace cohort {
+using CommCounts [[deprecated("use cohort::dtensor::CommCounts")]] = dtensor::CommCounts;
+using dtensor::comm_counts;
 }  // namespace cohort

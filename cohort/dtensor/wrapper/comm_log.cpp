@@ -10,7 +10,7 @@
 namespace cohort {
 namespace {
 
-thread_local CommCounts counts;
+thread_local dtensor::CommCounts counts;
 thread_local const dtensor::AtWork* at_work = nullptr;
 
 bool is_logged() {
@@ -18,15 +18,23 @@ bool is_logged() {
   return logged;
 }
 
-const char* name_of(int64_t CommCounts::*kind) {
-  if (kind == &CommCounts::all_reduce) return "all_reduce";
-  if (kind == &CommCounts::all_gather) return "all_gather";
-  return kind == &CommCounts::reduce_scatter ? "reduce_scatter" : "all_to_all";
+const char* name_of(int64_t dtensor::CommCounts::*kind) {
+  if (kind == &dtensor::CommCounts::all_reduce) return "all_reduce";
+  if (kind == &dtensor::CommCounts::all_gather) return "all_gather";
+  return kind == &dtensor::CommCounts::reduce_scatter ? "reduce_scatter" : "all_to_all";
 }
 
 }  // namespace
 
+}  // namespace cohort
+
+namespace cohort::dtensor {
+
 CommCounts comm_counts() { return counts; }
+
+}  // namespace cohort::dtensor
+
+namespace cohort {
 
 namespace dtensor {
 

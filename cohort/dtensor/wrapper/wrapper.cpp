@@ -52,7 +52,7 @@ bool is_order_unknown(const Layout& layout, c10::IntArrayRef sizes) {
     if (!placement.is_shard_like()) continue;
     const int64_t num_ranks = layout.mesh.size(static_cast<int64_t>(axis));
     auto& size = smallest[placement.dim()];
-    size = num_indices(shard_ranges(placement, size, num_ranks, num_ranks - 1));
+    size = base::num_indices(mesh::shard_ranges(placement, size, num_ranks, num_ranks - 1));
   }
   for (size_t dim = 0; dim < smallest.size(); ++dim) {
     if (smallest[dim] < 2 && smallest[dim] != sizes[static_cast<int64_t>(dim)]) return true;
@@ -68,38 +68,38 @@ void set_shape(c10::TensorImpl& impl, const at::Tensor& local, const Layout& lay
              is_order_unknown(layout, sizes)) {
     impl.set_sizes_contiguous(sizes);
   } else {
-    impl.set_sizes_and_strides(sizes, compute_local_stride(local.strides(), sizes));
+    impl.set_sizes_and_strides(sizes, mesh::compute_local_stride(local.strides(), sizes));
   }
 }
 
 }  // namespace
 
-const Parts& parts_of(const at::Tensor& tensor) {
-  const auto* parts = static_cast<const Parts*>(tensor.unsafeGetTensorImpl()->get_backend_meta());
-  TORCH_CHECK(parts,
+const DTensorData& dtensor_data(const at::Tensor& tensor) {
+  const auto* data = static_cast<const DTensorData*>(tensor.unsafeGetTensorImpl()->get_backend_meta());
+  TORCH_CHECK(data,
               "[cohort] DTensor: an operation of LibTorch made a tensor of a DTensor's kind without its part"
               "\n  hint: report this as a fault of Cohort's rule for that operation");
-  return *parts;
+  return *data;
 }
 
-c10::intrusive_ptr<const Parts> shared_parts_of(const at::Tensor& tensor) {
-  return c10::intrusive_ptr<const Parts>::unsafe_reclaim_from_nonowning(&parts_of(tensor));
+c10::intrusive_ptr<const DTensorData> shared_dtensor_data(const at::Tensor& tensor) {
+  return c10::intrusive_ptr<const DTensorData>::unsafe_reclaim_from_nonowning(&dtensor_data(tensor));
 }
 
-at::Tensor part_for_caller(const Parts& parts) { return parts.is_own ? parts.local.clone() : parts.local.detach(); }
+at::Tensor local_for_caller(const DTensorData& data) { return data.is_own ? data.local.clone() : data.local.detach(); }
 
-ShardSpec spec_of(const at::Tensor& tensor) {
-  const auto& parts = parts_of(tensor);
-  return {parts.mesh, parts.placements, tensor.sizes().vec(), tensor.scalar_type(), tensor.strides().vec()};
+mesh::ShardSpec spec_of(const at::Tensor& tensor) {
+  const auto& data = dtensor_data(tensor);
+  return {data.mesh, data.placements, tensor.sizes().vec(), tensor.scalar_type(), tensor.strides().vec()};
 }
 
-void hold(const at::Tensor& tensor) { parts_of(tensor).is_held = true; }
+void hold(const at::Tensor& tensor) { dtensor_data(tensor).is_held = true; }
 
 void leave_sums(const at::Tensor& parameter, std::vector<int64_t> axes) {
-  parts_of(parameter).left_sums = std::move(axes);
+  dtensor_data(parameter).left_sums = std::move(axes);
 }
 
-Parts::Parts(at::Tensor part, LayoutPtr lies_as)
+DTensorData::DTensorData(at::Tensor part, LayoutPtr lies_as)
     : local(std::move(part)), layout(std::move(lies_as)), mesh(layout->mesh), placements(layout->placements) {}
 
 at::Tensor make_dtensor(at::Tensor local, LayoutPtr layout, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
@@ -111,7 +111,7 @@ at::Tensor make_dtensor(at::Tensor local, LayoutPtr layout, c10::IntArrayRef siz
   // The wrapper of a lazy view is lazy, too: LibTorch's real() and imag() check it.
   if (local.is_conj()) impl->_set_conj(true);
   if (local.is_neg()) impl->_set_neg(true);
-  impl->set_backend_meta(c10::make_intrusive<Parts>(std::move(local), std::move(layout)));
+  impl->set_backend_meta(c10::make_intrusive<DTensorData>(std::move(local), std::move(layout)));
   return at::Tensor(std::move(impl));
 }
 
@@ -126,11 +126,11 @@ std::vector<int64_t> local_sizes(const DeviceMesh& mesh, const Placements& place
   const bool is_plain = std::none_of(placements.begin(), placements.end(),
                                      [](const auto& placement) { return placement.is_strided_shard(); });
   if (!is_plain)
-    return compute_local_shape_and_global_offset(sizes, mesh.shape(), *mesh.coordinate(), placements).shape;
+    return mesh::compute_local_shape_and_global_offset(sizes, mesh.shape(), *mesh.coordinate(), placements).shape;
   for (size_t axis = 0; axis < placements.size(); ++axis) {
     if (!placements[axis].is_shard()) continue;
     auto& size = local[placements[axis].dim()];
-    size = chunk_range(size, mesh.size(static_cast<int64_t>(axis)), (*mesh.coordinate())[axis]).size();
+    size = mesh::chunk_range(size, mesh.size(static_cast<int64_t>(axis)), (*mesh.coordinate())[axis]).size();
   }
   return local;
 }

@@ -25,8 +25,8 @@
 
 namespace cohort::dtensor {
 
-/// A redistributed local tensor, kept for operations that need the same placements (dispatch/remembered_moves.h).
-struct Remembered {
+/// A redistributed local tensor, kept for operations that need the same placements (dispatch/redistribution_cache.h).
+struct CachedLocal {
   at::Tensor local;  ///< undefined if nothing is kept
   Placements placements;
   /// Versions of the wrapper and of its local tensor, which show later writes.
@@ -35,27 +35,27 @@ struct Remembered {
   std::optional<c10::Stream> stream = {};
 };
 
-struct MovedView;
+struct RedistributedView;
 
-/// The local tensor and placements of a DTensor. Memory and placements never change once the wrapper exists: writes in place go
-/// to `local`. The thread that computes with the tensor sets `mutable` members later.
-struct Parts final : c10::BackendMeta {
-  Parts(at::Tensor local, LayoutPtr layout);
+/// The data of a DTensor: its local tensor and placements. Memory and placements never change once the wrapper exists: writes
+/// in place go to `local`. The thread that computes with the tensor sets `mutable` members later.
+struct DTensorData final : c10::BackendMeta {
+  DTensorData(at::Tensor local, LayoutPtr layout);
   at::Tensor local;  ///< never requires a gradient; empty on a rank outside of the mesh
   LayoutPtr layout;
   const DeviceMesh& mesh;        ///< of the layout
   const Placements& placements;  ///< of the layout
-  mutable Remembered remembered;
+  mutable CachedLocal cached;
   /// For a Partial: whether an operation made it, and its memory is reachable only through wrappers. Its reduced value is kept
   /// only then.
   mutable bool is_own = false;
   /// For a view: the base with the same elements in the same order, or transposed if it has two dimensions. Null for other
   /// tensors.
-  mutable c10::intrusive_ptr<const Parts> viewed = {};
+  mutable c10::intrusive_ptr<const DTensorData> viewed = {};
   mutable bool is_transposed = false;
-  /// For a view that has memory of its own (moved_view.h).
-  mutable std::shared_ptr<MovedView> moved_view = {};
-  /// Whether operations move other operands to this tensor's placements, and move it only if they must (hold()).
+  /// For a view that has memory of its own (redistributed_view.h).
+  mutable std::shared_ptr<RedistributedView> redistributed_view = {};
+  /// Whether operations redistribute other operands to this tensor's placements, and this one only if they must (hold()).
   mutable bool is_held = false;
   /// For a parameter: the axes on which gradients stay Partial (leave_sums()).
   mutable std::vector<int64_t> left_sums = {};
@@ -63,8 +63,8 @@ struct Parts final : c10::BackendMeta {
   void release_resources() override {
     local.reset();
     viewed.reset();
-    moved_view.reset();
-    remembered = Remembered();
+    redistributed_view.reset();
+    cached = CachedLocal();
     layout.reset();
   }
 };
@@ -73,13 +73,13 @@ inline bool is_dtensor(const at::Tensor& tensor) {
   return tensor.defined() && tensor.unsafeGetTensorImpl()->key_set().has(kKey);
 }
 /// Requires: is_dtensor(tensor).
-COHORT_TEST_API const Parts& parts_of(const at::Tensor& tensor);
-c10::intrusive_ptr<const Parts> shared_parts_of(const at::Tensor& tensor);
-/// Returns this rank's local tensor for the user, detached: the tensor's memory, or a copy if Parts::is_own.
-at::Tensor part_for_caller(const Parts& parts);
-ShardSpec spec_of(const at::Tensor& tensor);
-/// Makes a new DTensor, its views and its copies in other dtypes stay where they are, even if it would be cheaper to move them
-/// than the other operands; for example the weight of a layer that ranks compute in shards.
+COHORT_TEST_API const DTensorData& dtensor_data(const at::Tensor& tensor);
+c10::intrusive_ptr<const DTensorData> shared_dtensor_data(const at::Tensor& tensor);
+/// Returns this rank's local tensor for the user, detached: the tensor's memory, or a copy if DTensorData::is_own.
+at::Tensor local_for_caller(const DTensorData& data);
+mesh::ShardSpec spec_of(const at::Tensor& tensor);
+/// Keeps the placements of a new DTensor, its views and its copies in other dtypes, even if it would be cheaper to redistribute
+/// them than the other operands; for example the weight of a layer that ranks compute in shards.
 void hold(const at::Tensor& tensor);
 /// Leaves gradients of a new parameter Partial along these axes: the code that shards it there, such as fully_shard, sums them.
 void leave_sums(const at::Tensor& parameter, std::vector<int64_t> axes);

@@ -1,5 +1,6 @@
 #include "cohort/elastic/agent/agent.h"
 #include "cohort/base/file/atomic_file.h"
+#include "cohort/base/net/address.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -80,7 +81,7 @@ Result<int> Agent::run_rounds() {
   answer_health_checks();
   begin("rendezvous");
   rendezvous::Settings settings = plan_.rendezvous;
-  if (tools_.vault) settings.public_key = tools_.vault->public_key();
+  if (tools_.snapshot_server) settings.public_key = tools_.snapshot_server->public_key();
   Result<std::unique_ptr<rendezvous::Rendezvous>> joined = rendezvous::Rendezvous::start(settings);
   if (!joined) return joined.error();
   rendezvous_ = std::move(*joined);
@@ -163,9 +164,9 @@ Result<std::optional<int>> Agent::run_round(const Round& round) {
   end_phase("rendezvous");
   is_cause_ = false;
   failures_.clear();
-  base::log_info(fmt::format("round {}: node {} of {}, restart {} of {}, workers' store {}:{}", round.number,
+  base::log_info(fmt::format("round {}: node {} of {}, restart {} of {}, workers' store {}", round.number,
                              round.node_rank, round.nodes.size(), round.restart_count, round.max_restarts,
-                             round.store_address, round.store_port));
+                             base::host_and_port(round.store_address, round.store_port)));
   Result<GroupResult> result = run_workers(round);
   tools_.guard.forget();
   begin("waiting for other nodes");
@@ -199,7 +200,7 @@ Result<GroupResult> Agent::run_workers(const Round& round) {
   }
   const std::string timer_file = tools_.watchdog ? tools_.watchdog->path() : "";
   const Result<std::vector<WorkerSpec>> specs =
-      plan_workers(plan_, round, {*attempt, timer_file, tools_.mark, open_vault(round)});
+      plan_workers(plan_, round, {*attempt, timer_file, tools_.mark, open_snapshot_server(round)});
   if (!specs) return specs.error();
   WorkerGroup group(plan_, tools_, *attempt);
   if (tools_.watchdog) tools_.watchdog->forget();
@@ -220,17 +221,17 @@ Result<GroupResult> Agent::run_workers(const Round& round) {
   return result;
 }
 
-std::string Agent::open_vault(const Round& round) {
-  if (!tools_.vault) return "";
+std::string Agent::open_snapshot_server(const Round& round) {
+  if (!tools_.snapshot_server) return "";
   if (round.nodes.size() > 1) {
     const std::string& address = round.nodes[static_cast<size_t>(round.node_rank)].address;
     std::vector<std::string> public_keys;
     for (const rendezvous::Node& node : round.nodes) public_keys.push_back(node.public_key);
-    if (Result<void> opened = tools_.vault->serve_nodes(address, public_keys); !opened) {
+    if (Result<void> opened = tools_.snapshot_server->serve_nodes(address, public_keys); !opened) {
       base::log_warning(Error("other nodes cannot keep copies of snapshots here").caused_by(opened.error()).describe());
     }
   }
-  return tools_.vault->name();
+  return tools_.snapshot_server->name();
 }
 
 Result<bool> Agent::start_workers(WorkerGroup& group, const std::vector<WorkerSpec>& specs) {

@@ -49,7 +49,7 @@ class Agent {
   base::Result<std::optional<int>> end_round(const rendezvous::RoundOver& over);
   base::Result<GroupResult> run_workers(const rendezvous::Round& round);
   /// Returns the place where this round's workers find the snapshot server; "" if there is none.
-  std::string open_vault(const rendezvous::Round& round);
+  std::string open_snapshot_server(const rendezvous::Round& round);
   /// Returns false if a signal came first; then no worker is left.
   base::Result<bool> start_workers(WorkerGroup& group, const std::vector<WorkerSpec>& specs);
   GroupResult supervise(WorkerGroup& group);

@@ -5,8 +5,8 @@
 #include "cohort/base/log/log.h"
 #include "cohort/elastic/agent/agent.h"
 #include "cohort/elastic/processes/orphans.h"
+#include "cohort/snapshot/snapshot_server.h"
 #include "cohort/store/tcp/token.h"
-#include "cohort/vault/vault_server.h"
 
 namespace cohort::elastic {
 
@@ -23,12 +23,12 @@ Result<std::optional<WatchdogTimer>> make_watchdog(const LaunchPlan& plan) {
 }
 
 /// Returns null with a warning if there can be no snapshot server: the job goes on without snapshots.
-std::unique_ptr<vault::VaultServer> make_vault(const LaunchPlan& plan) {
+std::unique_ptr<snapshot::SnapshotServer> make_snapshot_server(const LaunchPlan& plan) {
   const Result<std::string> token = store::find_token(plan.rendezvous.token_file);
   if (!token) return nullptr;  // the rendezvous reports the error
-  Result<std::unique_ptr<vault::VaultServer>> vault = vault::VaultServer::start(*token);
-  if (vault) return std::move(*vault);
-  base::log_warning(Error("workers cannot keep snapshots in memory").caused_by(vault.error()).describe());
+  Result<std::unique_ptr<snapshot::SnapshotServer>> snapshot_server = snapshot::SnapshotServer::start(*token);
+  if (snapshot_server) return std::move(*snapshot_server);
+  base::log_warning(Error("workers cannot keep snapshots in memory").caused_by(snapshot_server.error()).describe());
   return nullptr;
 }
 
@@ -52,7 +52,7 @@ Result<int> run_agent(const LaunchPlan& plan, const LogFolder& folder, Consoles&
   if (!signals) return signals.error();
   WatchdogTimer* const timer = *watchdog ? &**watchdog : nullptr;
   // Its thread must not receive signals either.
-  const std::unique_ptr<vault::VaultServer> vault = make_vault(plan);
+  const std::unique_ptr<snapshot::SnapshotServer> snapshot_server = make_snapshot_server(plan);
   const AgentTools tools{.folder = folder,
                          .guard = *guard,
                          .mark = mark,
@@ -60,7 +60,7 @@ Result<int> run_agent(const LaunchPlan& plan, const LogFolder& folder, Consoles&
                          .signals = *signals,
                          .consoles = consoles,
                          .watchdog = timer,
-                         .vault = vault.get()};
+                         .snapshot_server = snapshot_server.get()};
   Result<int> code = Agent(plan, tools).run();
   // The job is over: a late signal changes neither the exit code nor the cleanup.
   for (const int signal : heard) (void)::signal(signal, SIG_IGN);

@@ -12,7 +12,7 @@
 #include "cohort/elastic/output/log_routing.h"
 #include "cohort/elastic/plan/host_devices.h"
 #include "cohort/elastic/plan/worker_command.h"
-#include "cohort/rendezvous/settings.h"
+#include "cohort/rendezvous/environment/settings.h"
 
 namespace cohort::elastic {
 

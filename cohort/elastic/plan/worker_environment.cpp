@@ -2,7 +2,7 @@
 
 #include "cohort/elastic/plan/world_layout.h"
 #include "cohort/elastic/processes/orphans.h"
-#include "cohort/vault/place.h"
+#include "cohort/snapshot/place.h"
 
 namespace cohort::elastic {
 
@@ -33,8 +33,10 @@ std::map<std::string, std::string> worker_environment(const LaunchPlan& plan, co
   if (!files.timer_file.empty()) variables["TORCHELASTIC_TIMER_FILE"] = files.timer_file;
   if (!files.mark.empty()) variables[kAgentVariable] = files.mark;
   // An inherited value belongs to another launcher.
-  variables.erase(vault::kPlaceVariable);
-  if (!files.vault.empty()) variables[vault::kPlaceVariable] = vault::place_value(files.vault, local_rank);
+  variables.erase(snapshot::kPlaceVariable);
+  if (!files.snapshot_server.empty()) {
+    variables[snapshot::kPlaceVariable] = snapshot::place_value(files.snapshot_server, local_rank);
+  }
   // Workers that have not asked for the token must not learn the agents' secret.
   variables.erase("COHORT_TOKEN");
   variables.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");

@@ -17,8 +17,8 @@ struct AttemptFiles {
   std::string timer_file;
   /// Not a path: the value of COHORT_AGENT, which marks all processes that descend from this agent (orphans.h).
   std::string mark;
-  /// Not a path: the place of the workers' snapshot server, the value of COHORT_SNAPSHOTS (vault/place.h).
-  std::string vault = {};
+  /// Not a path: the place of the workers' snapshot server, the value of COHORT_SNAPSHOTS (snapshot/place.h).
+  std::string snapshot_server = {};
 };
 
 /// Returns the launcher's own variables plus those of torchrun's contract, which win.

@@ -9,7 +9,7 @@
 #include "cohort/elastic/processes/orphans.h"
 #include "cohort/elastic/processes/session.h"
 #include "cohort/elastic/processes/watchdog_timer.h"
-#include "cohort/vault/vault_server.h"
+#include "cohort/snapshot/snapshot_server.h"
 
 namespace cohort::elastic {
 
@@ -24,7 +24,7 @@ struct AgentTools {
   /// If null, workers' timers are not watched.
   WatchdogTimer* watchdog = nullptr;
   /// If null, there is no snapshot server for the workers.
-  vault::VaultServer* vault = nullptr;
+  snapshot::SnapshotServer* snapshot_server = nullptr;
 };
 
 }  // namespace cohort::elastic

@@ -1,7 +1,9 @@
 /// ResNets. Parameter names, shapes and initial values are torchvision's, and timm's for the "d" variants, so that their files
 /// load (pretrained.h), and the same seed gives the same weights:
-///     conv1.weight, bn1.weight, layer1.0.conv1.weight, layer1.0.bn1.weight, layer2.0.downsample.0.weight, fc.weight
-///     conv1.0.weight, conv1.1.weight, conv1.3.weight, ... layer2.0.downsample.1.weight of a "d" variant
+/// ```text
+/// conv1.weight, bn1.weight, layer1.0.conv1.weight, layer1.0.bn1.weight, layer2.0.downsample.0.weight, fc.weight
+/// conv1.0.weight, conv1.1.weight, conv1.3.weight, ... layer2.0.downsample.1.weight of a "d" variant
+/// ```
 ///
 ///     auto model = cohort::models::resnet18({.num_classes = 10, .is_small_input = true});   // 32x32 images
 ///     at::Tensor scores = model(images);                                                    // [batch, 3, 32, 32]

@@ -1,10 +1,12 @@
 /// The small models of PyTorch's tutorials on distributed training, with their parameter names:
 ///
-///     SimpleModel       net.0, net.2, net.4             [batch, 128] -> [batch, 10]
-///     ToyModel          net1, net2                      [batch, 10] -> [batch, 5]
-///     ToyMpModel        net1, net2                      the same on two devices
-///     ImageClassifier   features.0, features.3, classifier      [batch, 3, height, width] -> [batch, 10]
-///     TrainModel        net.0, net.3, net.7             [batch, 3, height, width] -> [batch, 10]
+/// ```text
+/// SimpleModel       net.0, net.2, net.4             [batch, 128] -> [batch, 10]
+/// ToyModel          net1, net2                      [batch, 10] -> [batch, 5]
+/// ToyMpModel        net1, net2                      the same on two devices
+/// ImageClassifier   features.0, features.3, classifier      [batch, 3, height, width] -> [batch, 10]
+/// TrainModel        net.0, net.3, net.7             [batch, 3, height, width] -> [batch, 10]
+/// ```
 ///
 /// The same seed gives the same weights as in Python. Thread-safety: as any torch::nn module.
 #pragma once

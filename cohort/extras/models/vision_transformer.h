@@ -1,7 +1,9 @@
 /// Vision transformers with a class token. Parameter names, shapes and initial values are timm's, so that its files load
 /// (pretrained.h), and the same seed gives the same weights:
-///     cls_token, pos_embed, patch_embed.proj.weight, blocks.0.norm1.weight, blocks.0.attn.qkv.weight, blocks.0.attn.proj.weight,
-///     blocks.0.norm2.weight, blocks.0.mlp.fc1.weight, blocks.0.mlp.fc2.weight, norm.weight, head.weight
+/// ```text
+/// cls_token, pos_embed, patch_embed.proj.weight, blocks.0.norm1.weight, blocks.0.attn.qkv.weight, blocks.0.attn.proj.weight,
+/// blocks.0.norm2.weight, blocks.0.mlp.fc1.weight, blocks.0.mlp.fc2.weight, norm.weight, head.weight
+/// ```
 ///
 ///     auto model = cohort::models::vit_small({.num_classes = 10, .image_size = 224});
 ///     at::Tensor scores = model(images);                                               // [batch, 3, 224, 224]

@@ -7,12 +7,12 @@
 namespace cohort::files {
 
 std::vector<int64_t> steps_to_remove(std::vector<SavedStep> saved, const RetentionRules& rules) {
-  if (rules.keep_last <= 0) return {};
+  if (!rules.keep_last) return {};
   std::sort(saved.begin(), saved.end(), [](const SavedStep& a, const SavedStep& b) { return a.step > b.step; });
   std::set<int64_t> kept;
   for (size_t i = 0; i < saved.size(); ++i) {
-    const bool is_last = static_cast<int64_t>(i) < rules.keep_last;
-    const bool is_multiple = rules.keep_every > 0 && saved[i].step % rules.keep_every == 0;
+    const bool is_last = static_cast<int64_t>(i) < *rules.keep_last;
+    const bool is_multiple = rules.keep_every && saved[i].step % *rules.keep_every == 0;
     if (is_last || is_multiple) kept.insert(saved[i].step);
   }
   std::vector<SavedStep> rated;

@@ -8,11 +8,11 @@
 namespace cohort::files {
 
 struct RetentionRules {
-  /// The number of newest checkpoints to keep. 0 keeps all.
-  int64_t keep_last = 0;
-  /// Also keeps, for ever, steps that are multiples of this number. 0 means none.
-  int64_t keep_every = 0;
-  /// Also keeps this number of checkpoints with the best metric. 0 means none.
+  /// The number of newest checkpoints to keep. If absent, keeps all.
+  std::optional<int64_t> keep_last = {};
+  /// Also keeps, for ever, steps that are multiples of this number.
+  std::optional<int64_t> keep_every = {};
+  /// Also keeps this number of checkpoints with the best metric.
   int64_t keep_best = 0;
   bool highest_is_best = false;
 };

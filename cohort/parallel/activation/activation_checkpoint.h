@@ -3,7 +3,7 @@
 ///
 ///     cohort::ActivationCheckpoint block(Block(64));            // any torch::nn module; options second
 ///     torch::nn::Sequential net(Linear(8, 64), block);
-///     cohort::apply_activation_checkpointing<BlockImpl>(*net->layers, [](size_t i) { return i % 2 == 0; });
+///     cohort::apply_activation_checkpointing<BlockImpl>(*model->layers, [](size_t i) { return i % 2 == 0; });
 ///
 /// The wrapper takes the module's place, and does not change names in its state: see parallel/module/wrapper_base.h. In C++ the
 /// types of children are fixed: code that reaches a child with `child->as<BlockImpl>()` does not find it inside its wrapper.
@@ -82,6 +82,7 @@ class ActivationCheckpoint : public parallel::WrapperHolder<ActivationCheckpoint
   using Holder = parallel::WrapperHolder<Impl, Net>;
 
  public:
+  using Holder::Holder;
   explicit ActivationCheckpoint(std::shared_ptr<Net> net, const CheckpointOptions& options = {})
       : Holder(std::make_shared<Impl>(std::move(net), options)) {}
   /// Throws c10::ValueError if no std::shared_ptr owns the module.
@@ -91,7 +92,6 @@ class ActivationCheckpoint : public parallel::WrapperHolder<ActivationCheckpoint
   requires std::is_base_of_v<torch::nn::ModuleHolder<Net>, Wrapped>
   explicit ActivationCheckpoint(const Wrapped& holder, const CheckpointOptions& options = {})
       : ActivationCheckpoint(holder.ptr(), options) {}
-  /*implicit*/ ActivationCheckpoint(std::nullptr_t) : Holder(nullptr) {}
 };
 
 template <class Net>
@@ -118,6 +118,7 @@ class OffloadWrapper : public parallel::WrapperHolder<OffloadWrapperImpl<Net, Si
   using Holder = parallel::WrapperHolder<Impl, Net>;
 
  public:
+  using Holder::Holder;
   explicit OffloadWrapper(std::shared_ptr<Net> net, const SaveOnCpuOptions& options = {.pin_memory = true})
       : Holder(std::make_shared<Impl>(std::move(net), options)) {}
   explicit OffloadWrapper(std::type_identity_t<Net>& net, const SaveOnCpuOptions& options = {.pin_memory = true})
@@ -126,7 +127,6 @@ class OffloadWrapper : public parallel::WrapperHolder<OffloadWrapperImpl<Net, Si
   requires std::is_base_of_v<torch::nn::ModuleHolder<Net>, Wrapped>
   explicit OffloadWrapper(const Wrapped& holder, const SaveOnCpuOptions& options = {.pin_memory = true})
       : OffloadWrapper(holder.ptr(), options) {}
-  /*implicit*/ OffloadWrapper(std::nullptr_t) : Holder(nullptr) {}
 };
 
 template <class Net>

@@ -1,8 +1,8 @@
 /// Activation checkpointing: backward recomputes tensors that forward would otherwise keep.
 ///
 ///     at::Tensor y = cohort::activation::checkpoint([&](const at::Tensor& x) { return block->forward(x); }, x);
-///     at::Tensor y = cohort::activation::checkpoint({.preserve_rng_state = false}, block, x);    // options first
-///     at::Tensor y = cohort::activation::checkpoint_sequential(layers, /*segments=*/4, x);
+///     y = cohort::activation::checkpoint({.preserve_rng_state = false}, block, x);    // options first
+///     y = cohort::activation::checkpoint_sequential(*layers, /*segments=*/4, x);
 ///
 /// Losses and gradients are the same as without it, bit for bit, if `function` does the same each time. It runs in forward, which
 /// keeps only its arguments, and again, with autocast and random numbers as they were, when backward first needs a tensor of it.

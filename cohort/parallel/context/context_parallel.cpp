@@ -35,8 +35,8 @@ using parallel::ContextCall;
 // The call of the open scope. Its readers are inside that scope.
 std::atomic<const ContextCall*> open_scope = nullptr;
 
-SequenceLayout layout_of(bool load_balance) {
-  return load_balance ? SequenceLayout::kHeadTail : SequenceLayout::kContiguous;
+parallel::SequenceLayout layout_of(bool load_balance) {
+  return load_balance ? parallel::SequenceLayout::kHeadTail : parallel::SequenceLayout::kContiguous;
 }
 
 void check_supported(const ContextCall& call, bool has_mask, double dropout_p) {
@@ -52,8 +52,8 @@ void check_supported(const ContextCall& call, bool has_mask, double dropout_p) {
 template <class Attention>
 at::Tensor on_parts(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                     const Attention& attention) {
-  const DTensor whole(query);
-  auto placements = whole.placements();
+  const DTensor full(query);
+  auto placements = full.placements();
   for (auto& placement : placements) {
     if (!placement.is_shard(0) && !placement.is_shard(1)) placement = Replicate();
   }
@@ -64,8 +64,8 @@ at::Tensor on_parts(const at::Tensor& query, const at::Tensor& key, const at::Te
   };
   const auto local = attention(part_of(query), part_of(key), part_of(value));
   const std::vector<int64_t> shape{query.size(0), query.size(1), query.size(2), value.size(3)};
-  return DTensor::from_local(local, whole.device_mesh(), placements,
-                             {.shape = shape, .stride = compute_local_stride(local.strides(), shape)});
+  return DTensor::from_local(local, full.device_mesh(), placements,
+                             {.shape = shape, .stride = mesh::compute_local_stride(local.strides(), shape)});
 }
 
 at::Tensor attend_in_scope(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -84,21 +84,21 @@ at::Tensor attend_in_scope(const at::Tensor& query, const at::Tensor& key, const
     });
   }
   if (call->attention == ContextAttention::kUlysses) {
-    return ulysses_attention(query, key, value,
-                             {.group = call->group,
-                              .attn_mask = attn_mask,
-                              .is_causal = is_causal,
-                              .scale = scale,
-                              .enable_gqa = enable_gqa,
-                              .layout = call->layout});
+    return parallel::ulysses_attention(query, key, value,
+                                       {.group = call->group,
+                                        .attn_mask = attn_mask,
+                                        .is_causal = is_causal,
+                                        .scale = scale,
+                                        .enable_gqa = enable_gqa,
+                                        .layout = call->layout});
   }
-  return ring_attention(query, key, value,
-                        {.group = call->group,
-                         .is_causal = is_causal,
-                         .scale = scale,
-                         .enable_gqa = enable_gqa,
-                         .layout = call->layout,
-                         .rotate = call->rotate});
+  return parallel::ring_attention(query, key, value,
+                                  {.group = call->group,
+                                   .is_causal = is_causal,
+                                   .scale = scale,
+                                   .enable_gqa = enable_gqa,
+                                   .layout = call->layout,
+                                   .rotate = call->rotate});
 }
 
 // Overrides the kernel above and below autograd: tensors of inference mode are below.
@@ -151,7 +151,7 @@ void check(const ContextParallelOptions& options) {
 
 struct ContextParallel::State {
   parallel::ContextCall call;
-  std::vector<std::pair<at::Tensor, at::Tensor>> wholes = {};  // a buffer, and its full tensor to restore
+  std::vector<std::pair<at::Tensor, at::Tensor>> full_buffers = {};  // a buffer, and its full tensor to restore
 
   explicit State(parallel::ContextCall what) : call(std::move(what)) {
     const parallel::ContextCall* none = nullptr;
@@ -160,7 +160,7 @@ struct ContextParallel::State {
   }
   ~State() {
     open_scope = nullptr;
-    for (const auto& [buffer, whole] : wholes) buffer.set_data(whole);
+    for (const auto& [buffer, full] : full_buffers) buffer.set_data(full);
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -176,12 +176,12 @@ ContextParallel::ContextParallel(const Group& group, const ContextParallelOption
   const auto layout = layout_of(options.load_balance);
   std::vector<at::Tensor> parts;
   for (size_t i = 0; i < options.buffers.size(); ++i) {
-    parts.push_back(shard_sequence(options.buffers[i], options.buffer_seq_dims[i], layout, group));
+    parts.push_back(parallel::shard_sequence(options.buffers[i], options.buffer_seq_dims[i], layout, group));
   }
   state_ = std::make_unique<State>(ContextCall{group, layout, options.attention, options.rotate});
   for (size_t i = 0; i < options.buffers.size(); ++i) {
     const auto& buffer = options.buffers[i];
-    if (!is_one_of(buffer, options.no_restore_buffers)) state_->wholes.emplace_back(buffer, buffer.detach());
+    if (!is_one_of(buffer, options.no_restore_buffers)) state_->full_buffers.emplace_back(buffer, buffer.detach());
     buffer.set_data(parts[i]);  // other tensors in the same memory keep their values
   }
 }
@@ -192,11 +192,12 @@ std::vector<at::Tensor> context_parallel_unshard(const Group& group, const std::
                                                  const std::vector<int64_t>& seq_dims, bool load_balance) {
   check_lists(buffers.size(), seq_dims.size());
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> wholes;
+  std::vector<at::Tensor> full_buffers;
   for (size_t i = 0; i < buffers.size(); ++i) {
-    wholes.push_back(unshard_sequence(buffers[i], seq_dims[i], layout_of(load_balance), group).contiguous());
+    full_buffers.push_back(
+        parallel::unshard_sequence(buffers[i], seq_dims[i], layout_of(load_balance), group).contiguous());
   }
-  return wholes;
+  return full_buffers;
 }
 
 std::vector<at::Tensor> context_parallel_unshard(const DeviceMesh& mesh, const std::vector<at::Tensor>& buffers,

@@ -12,10 +12,10 @@
 #include "cohort/comm/call/purpose.h"
 #include "cohort/parallel/context/attention_block.h"
 #include "cohort/parallel/context/passing_blocks.h"
-#include "cohort/parallel/context/sequence_parts.h"
+#include "cohort/parallel/context/sequence_shards.h"
 #include "cohort/parallel/tensor/group_place.h"
 
-namespace cohort {
+namespace cohort::parallel {
 namespace {
 
 const comm::Purpose kRingExchange(10, "ring attention's exchange of keys and values in a forward or backward pass");
@@ -165,4 +165,4 @@ at::Tensor ring_attention(const at::Tensor& query, const at::Tensor& key, const 
   return RingAttention::apply(call, query, key, value);
 }
 
-}  // namespace cohort
+}  // namespace cohort::parallel

@@ -1,7 +1,8 @@
 /// Ring attention: each rank has some positions of a sequence, with their queries, keys and values, and attends to the keys and
 /// values of all positions.
 ///
-///     auto own = cohort::ring_attention(q, k, v, {.is_causal = true, .group = cp});   // this rank's positions of the result
+///     // This rank's positions of the result.
+///     auto own = cohort::parallel::ring_attention(q, k, v, {.group = cp, .is_causal = true});
 ///
 /// Keys and values pass through the ranks, block by block, while each rank works on the block before; results are merged by their
 /// log-sum-exp. Forward and backward equal attention of the full sequence in one process, up to rounding, and never hold all
@@ -24,6 +25,10 @@ enum class RotateMethod {
   kAllToAll    ///< from neighbor to neighbor: memory for two blocks
 };
 
+}  // namespace cohort
+
+namespace cohort::parallel {
+
 struct RingAttentionOptions {
   /// If null, the default group; a rank that is alone has the full sequence.
   Group group = {};
@@ -45,4 +50,11 @@ struct RingAttentionOptions {
 COHORT_API at::Tensor ring_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                      const RingAttentionOptions& options = {});
 
+}  // namespace cohort::parallel
+
+// Old names, until the next release.
+namespace cohort {
+using RingAttentionOptions [[deprecated("use cohort::parallel::RingAttentionOptions")]] =
+    parallel::RingAttentionOptions;
+using parallel::ring_attention;
 }  // namespace cohort

@@ -11,7 +11,7 @@
 #include "cohort/comm/group/process_group.h"
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::parallel {
 
 enum class SequenceLayout {
   kContiguous,  ///< rank r of n has the r-th of n equal parts
@@ -20,16 +20,24 @@ enum class SequenceLayout {
   kHeadTail
 };
 
-/// Returns this rank's positions of `whole` along `dim`, in new memory. Needs no communication; gradients are those of indexing.
+/// Returns this rank's positions of `full` along `dim`, in new memory. Needs no communication; gradients are those of indexing.
 /// Throws c10::ValueError, with the division, if n (kContiguous) or 2 n (kHeadTail) does not divide the length.
-COHORT_API at::Tensor shard_sequence(const at::Tensor& whole, int64_t dim, SequenceLayout layout,
+COHORT_API at::Tensor shard_sequence(const at::Tensor& full, int64_t dim, SequenceLayout layout,
                                      const Group& group = {});
 /// Returns all ranks' positions, in the order of the full sequence. In backward each rank takes its positions of its own
 /// gradient. Collective.
 COHORT_API at::Tensor unshard_sequence(const at::Tensor& part, int64_t dim, SequenceLayout layout,
                                        const Group& group = {});
 
-/// Returns int64 [length]: the shards one after the other are whole.index_select(dim, order). Needs no group.
+/// Returns int64 [length]: the shards one after the other are full.index_select(dim, order). Needs no group.
 COHORT_API at::Tensor sequence_order(int64_t length, int64_t num_ranks, SequenceLayout layout);
 
+}  // namespace cohort::parallel
+
+// Old names, until the next release.
+namespace cohort {
+using SequenceLayout [[deprecated("use cohort::parallel::SequenceLayout")]] = parallel::SequenceLayout;
+using parallel::sequence_order;
+using parallel::shard_sequence;
+using parallel::unshard_sequence;
 }  // namespace cohort

@@ -4,12 +4,12 @@
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <c10/util/Exception.h>
 
-#include "cohort/parallel/context/sequence_parts.h"
+#include "cohort/parallel/context/sequence_shards.h"
 #include "cohort/parallel/tensor/division.h"
 #include "cohort/parallel/tensor/group_place.h"
 #include "cohort/parallel/tensor/regions.h"
 
-namespace cohort {
+namespace cohort::parallel {
 namespace {
 
 // [.., heads, own positions, size] -> [.., own heads, all positions in their order, size]
@@ -48,4 +48,4 @@ at::Tensor ulysses_attention(const at::Tensor& query, const at::Tensor& key, con
   return all_to_all_region(shards, 2, 1, options.group);
 }
 
-}  // namespace cohort
+}  // namespace cohort::parallel

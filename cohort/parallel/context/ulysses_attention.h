@@ -13,7 +13,7 @@
 #include "cohort/export.h"
 #include "cohort/parallel/context/sequence_layout.h"
 
-namespace cohort {
+namespace cohort::parallel {
 
 struct UlyssesOptions {
   /// If null, the default group; a rank that is alone has the full sequence.
@@ -35,4 +35,10 @@ struct UlyssesOptions {
 COHORT_API at::Tensor ulysses_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                         const UlyssesOptions& options = {});
 
+}  // namespace cohort::parallel
+
+// Old names, until the next release.
+namespace cohort {
+using UlyssesOptions [[deprecated("use cohort::parallel::UlyssesOptions")]] = parallel::UlyssesOptions;
+using parallel::ulysses_attention;
 }  // namespace cohort

@@ -18,7 +18,7 @@ at::Tensor copied_to(const at::Tensor& tensor, const c10::Device& device) {
 }
 
 // Returns pieces of a flat tensor that share its memory, but each with a version counter of its own.
-TensorVector cut_like(const at::Tensor& flat, const TensorVector& tensors) {
+TensorVector split_like(const at::Tensor& flat, const TensorVector& tensors) {
   auto parts = torch::utils::unflatten_dense_tensors(flat, tensors);
   for (auto& part : parts) part = part.variable_data();
   return parts;
@@ -70,7 +70,7 @@ std::vector<TensorVector> broadcast_coalesced(const TensorVector& tensors, const
       for (const auto& tensor : group.tensors) {
         if (is_sparse) copies.push_back(copied_to(tensor, devices[k]));
       }
-      if (!is_sparse) copies = cut_like(copied_to(flat, devices[k]), group.tensors);
+      if (!is_sparse) copies = split_like(copied_to(flat, devices[k]), group.tensors);
       results[k].insert(results[k].end(), copies.begin(), copies.end());
     }
   }
@@ -134,7 +134,7 @@ TensorVector reduce_add_coalesced(const std::vector<TensorVector>& inputs, const
   for (size_t g = 0; g < groups.front().size(); ++g) {
     TensorVector flat;
     for (const auto& of_device : groups) flat.push_back(torch::utils::flatten_dense_tensors(of_device.at(g).tensors));
-    const auto parts = cut_like(reduce_add(flat, destination), groups.front()[g].tensors);
+    const auto parts = split_like(reduce_add(flat, destination), groups.front()[g].tensors);
     sums.insert(sums.end(), parts.begin(), parts.end());
   }
   torch::utils::reorder_tensors_like(sums, order);

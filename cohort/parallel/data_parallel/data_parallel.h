@@ -139,11 +139,11 @@ class DataParallel : public parallel::WrapperHolder<DataParallelImpl<Net, Signat
   using Devices = nn::parallel::Devices;
 
  public:
+  using Holder::Holder;
   /// `device_ids`: if empty, all devices of the accelerator; if one, the module is moved there. `output_device`: if absent, the
   /// first device. `dim`: the dimension along which batches are split and joined.
   /// Throws c10::ValueError for devices of different types. forward throws c10::Error, with PyTorch's text, unless the module is
   /// on the first device; an exception of a replica names the replica and its device.
-  /// on the first device, and a replica's exception with the replica and its device named.
   explicit DataParallel(std::shared_ptr<Net> net, const Devices& device_ids = {},
                         std::optional<c10::Device> output_device = std::nullopt, int64_t dim = 0)
       : Holder(std::make_shared<Impl>(std::move(net), nn::parallel::place(device_ids, output_device, dim))) {}
@@ -156,7 +156,6 @@ class DataParallel : public parallel::WrapperHolder<DataParallelImpl<Net, Signat
   explicit DataParallel(const Wrapped& holder, const Devices& device_ids = {},
                         std::optional<c10::Device> output_device = std::nullopt, int64_t dim = 0)
       : DataParallel(holder.ptr(), device_ids, output_device, dim) {}
-  /*implicit*/ DataParallel(std::nullptr_t) : Holder(nullptr) {}
 };
 
 template <class Net>

@@ -43,7 +43,7 @@ edge_list edges_of(const std::vector<at::Tensor>& tensors) {
 }
 
 // Hooks on inputs and parameters belong to both parts of the graph. Inputs of two histories may depend on each other.
-bool can_be_cut_at(const edge_list& ends) {
+bool can_be_split_at(const edge_list& ends) {
   std::unordered_set<const Node*> nodes;
   for (const auto& end : ends) {
     auto& node = *end.function;
@@ -200,7 +200,7 @@ void run_backward_in_parallel(const std::vector<at::Tensor>& gathered, const std
   for (size_t k = 0; k < inputs.size(); ++k) {
     const auto ends = edges_of(inputs[k]);
     graphs.push_back({roots_of(joints, k, ends), ends});
-    if (!can_be_cut_at(ends) || !is_closed(graphs.back()) || shares_roots(graphs)) return;
+    if (!can_be_split_at(ends) || !is_closed(graphs.back()) || shares_roots(graphs)) return;
     num_with_roots += graphs.back().roots.empty() ? 0 : 1;
   }
   if (num_with_roots < 2) return;

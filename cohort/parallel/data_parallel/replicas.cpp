@@ -17,7 +17,7 @@
 #include <optional>
 #include <utility>
 
-#include "cohort/comm/backend/plain_tensor.h"
+#include "cohort/comm/tensors/plain_tensor.h"
 
 namespace cohort::nn::parallel {
 namespace {

@@ -5,6 +5,7 @@
 /// of your own that have a function which returns their tensors:
 ///
 ///     std::vector<at::Tensor*> cohort_tensor_fields(Output& output) { return {&output.value, &output.penalty}; }
+///
 /// Autograd goes through both: a part's gradient reaches its place in the full tensor. Thread-safety: as the tensors.
 #pragma once
 
@@ -53,7 +54,7 @@ template <class Key, class Value>
 struct IsSharedContainer<c10::Dict<Key, Value>> : std::true_type {};
 
 template <class T>
-concept CutRange =
+concept ScatterableRange =
     cohort::parallel::RangeLike<T> && !std::same_as<typename T::value_type, bool> && requires(T & value) {
   *value.begin() = std::declval<typename T::value_type>();
 };
@@ -204,7 +205,7 @@ std::vector<T> scatter(const T& value, const Devices& devices, int64_t dim) {
   } else if constexpr (cohort::parallel::IsOptional<T>::value) {
     if (!value) return std::vector<T>(devices.size());
     return detail::each(scatter(*value, devices, dim), [](const auto& part) { return T(part); });
-  } else if constexpr (cohort::parallel::MapLike<T> || detail::CutRange<T>) {
+  } else if constexpr (cohort::parallel::MapLike<T> || detail::ScatterableRange<T>) {
     return detail::scatter_elements(value, devices, dim);
   } else if constexpr (cohort::parallel::TupleLike<T>) {
     return detail::scatter_tuple(value, devices, dim, std::make_index_sequence<std::tuple_size_v<T>>());
@@ -236,7 +237,7 @@ T gather(const std::vector<T>& values, const c10::Device& target, int64_t dim) {
                   target, dim);
   } else if constexpr (cohort::parallel::MapLike<T>) {
     return detail::gather_map(values, target, dim);
-  } else if constexpr (detail::CutRange<T>) {
+  } else if constexpr (detail::ScatterableRange<T>) {
     return detail::gather_range(values, target, dim);
   } else if constexpr (cohort::parallel::TupleLike<T>) {
     return detail::gather_tuple(values, target, dim, std::make_index_sequence<std::tuple_size_v<T>>());

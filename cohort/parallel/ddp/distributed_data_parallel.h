@@ -37,12 +37,12 @@ namespace ddp {
 /// While it lives, forward passes leave gradients local: they accumulate until a synchronized step reduces their sum.
 class NoSync {
  public:
-  explicit NoSync(Replica& replica) : replica_(&replica), previous_(replica.synchronises_gradients()) {
-    replica_->set_synchronises_gradients(false);
+  explicit NoSync(Replica& replica) : replica_(&replica), previous_(replica.requires_gradient_sync()) {
+    replica_->set_requires_gradient_sync(false);
   }
   NoSync(const NoSync&) = delete;
   NoSync& operator=(const NoSync&) = delete;
-  ~NoSync() { replica_->set_synchronises_gradients(previous_); }
+  ~NoSync() { replica_->set_requires_gradient_sync(previous_); }
 
  private:
   Replica* replica_;
@@ -159,6 +159,7 @@ class DistributedDataParallel : public parallel::WrapperHolder<DistributedDataPa
   using Holder = parallel::WrapperHolder<Impl, Net>;
 
  public:
+  using Holder::Holder;
   /// Collective. Verifies that all ranks hold the same parameters and broadcasts rank 0's parameters and buffers.
   /// Throws c10::Error if no parameter requires a gradient or the ranks differ (PyTorch's texts, with rank and parameter), and
   /// c10::ValueError for devices that do not fit.
@@ -171,7 +172,6 @@ class DistributedDataParallel : public parallel::WrapperHolder<DistributedDataPa
   requires std::is_base_of_v<torch::nn::ModuleHolder<Net>, Wrapped>
   explicit DistributedDataParallel(const Wrapped& holder, ddp::Options options = {})
       : DistributedDataParallel(holder.ptr(), std::move(options)) {}
-  /*implicit*/ DistributedDataParallel(std::nullptr_t) : Holder(nullptr) {}
 };
 
 template <class Net>

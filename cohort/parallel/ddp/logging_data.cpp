@@ -78,7 +78,7 @@ void LoggingData::add_construction(c10::DDPLoggingData& data) const {
   strs["backend_name"] = backend_name();
   ints["output_device"] = options.output_device ? options.output_device->index() : -1;
   ints["broadcast_buffers"] = options.forward_sync_buffers;
-  ints["has_sync_bn"] = has_sync_batch_norm(replica_.module_);
+  ints["has_sync_bn"] = norm::has_sync_batch_norm(replica_.module_);
   ints["world_size"] = options.process_group->getSize();
   ints["rank"] = options.process_group->getRank();
   ints["bucket_cap_bytes"] =

@@ -76,9 +76,9 @@ std::unique_ptr<GradientEngine> make_engine(EngineInput input) {
 EngineMaker make_engine_of_tests = nullptr;
 
 Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options)
-    : Reducer(std::move(parameters), std::move(options), Reader::kReducer, /*gradient_dtype=*/{}) {}
+    : Reducer(std::move(parameters), std::move(options), Audience::kReducer, /*gradient_dtype=*/{}) {}
 
-Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options, Reader reader,
+Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options, Audience audience,
                  std::optional<at::ScalarType> gradient_dtype) {
   comm::gradients_are_exchanged();
   settle_options(parameters, options);
@@ -97,7 +97,7 @@ Reducer::Reducer(std::vector<at::Tensor> parameters, ReducerOptions options, Rea
   std::reverse(input.first_plan.begin(), input.first_plan.end());
   input.parameters = std::move(parameters);
   input.options = std::move(options);
-  input.reader = reader;
+  input.audience = audience;
   input.gradient_dtype = gradient_dtype;
   engine_ = make_engine(std::move(input));
 }

@@ -36,7 +36,7 @@ namespace cohort::ddp {
 class FusedStep;
 class GradientEngine;
 class GradientNorm;
-enum class Reader;
+enum class Audience;
 
 class COHORT_API Reducer {
  public:
@@ -112,7 +112,7 @@ class COHORT_API Reducer {
   friend class LoggingData;
   friend class ReplicaJoinHook;
   // `gradient_dtype`: see EngineInput.
-  Reducer(std::vector<at::Tensor> parameters, ReducerOptions options, Reader reader,
+  Reducer(std::vector<at::Tensor> parameters, ReducerOptions options, Audience audience,
           std::optional<at::ScalarType> gradient_dtype);
   bool tracks_gradient_norm() const { return gradient_norm_ != nullptr; }
   bool needs_outputs() const;

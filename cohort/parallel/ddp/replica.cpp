@@ -218,7 +218,7 @@ Replica::Replica(Module& module, Options options) : options_(std::move(options))
   reducer_options.parameter_names = std::move(parameters.names);
   reducer_options.engine = options_.engine;
   reducer_ = std::unique_ptr<Reducer>(
-      new Reducer(parameters.tensors, std::move(reducer_options), Reader::kModule, gradient_dtype));
+      new Reducer(parameters.tensors, std::move(reducer_options), Audience::kModule, gradient_dtype));
   if (options_.mixed_precision) set_up_mixed_precision();
   // A static graph may reach a parameter several times in one backward pass.
   if (options_.process_group->getSize() > 1 && !options_.static_graph) {
@@ -317,13 +317,13 @@ void Replica::before_forward() {
   }
   if (at::GradMode::is_enabled() && options_.process_group->getSize() > 1) comm::check_batch_is_of_share();
   if (at::GradMode::is_enabled() || is_in_join()) reducer_->prepare_forward();
-  if (synchronises_buffers_at(BufferCommHookLocation::kPreForward)) synchronise_buffers(/*is_candidate=*/true);
+  if (synchronizes_buffers_at(BufferCommHookLocation::kPreForward)) synchronize_buffers(/*is_candidate=*/true);
   if (is_in_join()) announce_step();
   if (low_precision_) low_precision_->lower();
 }
 
-bool Replica::synchronises_buffers_at(BufferCommHookLocation location) const {
-  return synchronises_buffers_ && options_.forward_sync_buffers && location == buffer_hook_location_;
+bool Replica::synchronizes_buffers_at(BufferCommHookLocation location) const {
+  return synchronizes_buffers_ && options_.forward_sync_buffers && location == buffer_hook_location_;
 }
 
 void Replica::register_buffer_comm_hook(BufferCommHook hook, BufferCommHookLocation location) {
@@ -332,7 +332,7 @@ void Replica::register_buffer_comm_hook(BufferCommHook hook, BufferCommHookLocat
   buffer_hook_location_ = location;
 }
 
-void Replica::synchronise_buffers(bool is_candidate) {
+void Replica::synchronize_buffers(bool is_candidate) {
   if (options_.process_group->getSize() == 1 && !buffer_hook_ && !is_in_join()) return;
   const auto buffers = exchanged_buffers();
   if (buffers.empty()) return;
@@ -362,7 +362,7 @@ int Replica::find_common_rank(bool is_candidate) const {
 }
 
 bool Replica::reduces_gradients() const {
-  return at::GradMode::is_enabled() && synchronises_gradients_ && !is_removed_;
+  return at::GradMode::is_enabled() && requires_gradient_sync_ && !is_removed_;
 }
 
 void Replica::track_gradient_norm(double norm_type) {
@@ -415,17 +415,17 @@ std::unique_ptr<JoinHook> Replica::join_hook(const JoinOptions& options) {
 void Replica::after_forward(const std::vector<at::Tensor>& outputs) {
   if (delayed_ && at::GradMode::is_enabled()) delayed_->prepare();
   if (!reducer_) return;
-  const bool is_synchronised = reduces_gradients();
+  const bool is_synchronized = reduces_gradients();
   if (at::GradMode::is_enabled()) {
     ++num_forwards_;
-    is_local_ = !synchronises_gradients_;
-    if (pending_ && !is_removed_) pending_->add(outputs, is_synchronised, /*has_reduced=*/!reducer_->is_expecting());
+    is_local_ = !requires_gradient_sync_;
+    if (pending_ && !is_removed_) pending_->add(outputs, is_synchronized, /*has_reduced=*/!reducer_->is_expecting());
   }
   if (low_precision_) low_precision_->watch(outputs);
   if (announcement_) await_announcements();
-  if (synchronises_buffers_at(BufferCommHookLocation::kPostForward)) synchronise_buffers(/*is_candidate=*/true);
-  synchronises_buffers_ = is_synchronised;
-  if (is_synchronised) reducer_->prepare(outputs);
+  if (synchronizes_buffers_at(BufferCommHookLocation::kPostForward)) synchronize_buffers(/*is_candidate=*/true);
+  synchronizes_buffers_ = is_synchronized;
+  if (is_synchronized) reducer_->prepare(outputs);
 }
 
 }  // namespace cohort::ddp

@@ -59,8 +59,8 @@ class COHORT_API Replica final : public Joinable {
   void after_forward(const std::vector<at::Tensor>& outputs);
   bool needs_outputs() const { return low_precision_ || pending_ || (reducer_ && reducer_->needs_outputs()); }
 
-  bool synchronises_gradients() const { return synchronises_gradients_; }
-  void set_synchronises_gradients(bool value) { synchronises_gradients_ = value; }
+  bool requires_gradient_sync() const { return requires_gradient_sync_; }
+  void set_requires_gradient_sync(bool value) { requires_gradient_sync_ = value; }
 
   /// The devices to which inputs are moved before forward, and outputs after it; if absent, they stay where they are.
   std::optional<c10::Device> input_device() const;
@@ -96,8 +96,8 @@ class COHORT_API Replica final : public Joinable {
   void print_report() const;
   bool reduces_gradients() const;
   // Inside a Join `is_candidate` says whether this rank's buffers may become everybody's.
-  void synchronise_buffers(bool is_candidate);
-  bool synchronises_buffers_at(BufferCommHookLocation location) const;
+  void synchronize_buffers(bool is_candidate);
+  bool synchronizes_buffers_at(BufferCommHookLocation location) const;
   void run_buffer_hook();
   // Without ignored ones, each once. Aliases of the parameters.
   std::vector<at::Tensor> exchanged_parameters() const;
@@ -115,11 +115,11 @@ class COHORT_API Replica final : public Joinable {
   std::unique_ptr<LowPrecision> low_precision_;
   std::unique_ptr<Reducer> reducer_;  // null if all gradients are delayed
   bool was_in_join_ = false;
-  bool synchronises_gradients_ = true;
+  bool requires_gradient_sync_ = true;
   bool is_removed_ = false;
   BufferCommHook buffer_hook_;
   BufferCommHookLocation buffer_hook_location_ = BufferCommHookLocation::kPreForward;
-  bool synchronises_buffers_ = true;  // off for the forward after a local one
+  bool synchronizes_buffers_ = true;  // off for the forward after a local one
   // Number of forward passes under DDP whose backward has not come yet, and whether the last of them was local.
   std::atomic<int> num_forwards_ = 0;
   std::atomic<bool> is_local_ = false;

@@ -11,12 +11,12 @@ void ReplicaJoinHook::main_hook() {
   auto& reducer = replica_.reducer();
   reducer.prepare_forward();
   using enum BufferCommHookLocation;
-  if (replica_.synchronises_buffers_at(kPreForward)) replica_.synchronise_buffers(/*is_candidate=*/false);
-  const auto num_synchronised = at::zeros({1}, at::TensorOptions().device(replica_.join_device()));
-  all_reduce(num_synchronised, {.group = replica_.join_process_group()});
-  if (replica_.synchronises_buffers_at(kPostForward)) replica_.synchronise_buffers(/*is_candidate=*/false);
-  replica_.synchronises_buffers_ = num_synchronised.item<float>() != 0;
-  if (replica_.synchronises_buffers_) reducer.shadow_step();
+  if (replica_.synchronizes_buffers_at(kPreForward)) replica_.synchronize_buffers(/*is_candidate=*/false);
+  const auto num_synchronized = at::zeros({1}, at::TensorOptions().device(replica_.join_device()));
+  all_reduce(num_synchronized, {.group = replica_.join_process_group()});
+  if (replica_.synchronizes_buffers_at(kPostForward)) replica_.synchronize_buffers(/*is_candidate=*/false);
+  replica_.synchronizes_buffers_ = num_synchronized.item<float>() != 0;
+  if (replica_.synchronizes_buffers_) reducer.shadow_step();
 }
 
 void ReplicaJoinHook::post_hook(bool is_last_joiner) {

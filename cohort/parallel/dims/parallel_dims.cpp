@@ -11,7 +11,7 @@
 #include "cohort/comm/group/process_group.h"
 #include "cohort/mesh/mesh_groups.h"
 
-namespace cohort {
+namespace cohort::parallel {
 namespace {
 
 struct Dim {
@@ -128,9 +128,9 @@ std::optional<DeviceMesh> data_parallel_mesh(const DeviceMesh& mesh) {
   return copies->unflatten(0, {copies->size(), 1}, {"dp_replicate", "dp_shard_cp"});
 }
 
-DataPart data_part_of(const DeviceMesh& mesh) {
+DataShard data_shard_of(const DeviceMesh& mesh) {
   const auto line = axis_of(mesh, "dp");
-  return line ? DataPart{line->size(), line->local_rank()} : DataPart();
+  return line ? DataShard{line->size(), line->local_rank()} : DataShard();
 }
 
-}  // namespace cohort
+}  // namespace cohort::parallel

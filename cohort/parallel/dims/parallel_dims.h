@@ -1,8 +1,9 @@
 /// ParallelDims: the number of ranks for each kind of parallelism, validated, and the mesh with an axis for each.
 ///
-///     const cohort::ParallelDims dims = cohort::ParallelDims{.dp_shard = -1, .tp = 2}.resolved(cohort::get_world_size());
+///     const cohort::parallel::ParallelDims wanted{.dp_shard = -1, .tp = 2};
+///     const auto dims = wanted.resolved(cohort::get_world_size());
 ///     const cohort::DeviceMesh mesh = dims.build_mesh("cpu");     // 8 ranks: (dp_shard=4, tp=2)
-///     cohort::ColumnParallelLinear up(64, 256, {.group = mesh.group("tp")});
+///     cohort::parallel::ColumnParallelLinear up(64, 256, cohort::parallel::ColumnParallelOptions{.group = mesh.group("tp")});
 ///
 /// Names, order of axes and flattened meshes are those of torchtitan/distributed/parallel_dims.py.
 #pragma once
@@ -14,7 +15,7 @@
 #include "cohort/export.h"
 #include "cohort/mesh/device_mesh.h"
 
-namespace cohort {
+namespace cohort::parallel {
 
 struct COHORT_API ParallelDims {
   /// Numbers of ranks. One of them may be -1: it gets the remaining ranks.
@@ -60,10 +61,22 @@ COHORT_API std::optional<DeviceMesh> axis_of(const DeviceMesh& mesh, const std::
 /// once for all modules.
 COHORT_API std::optional<DeviceMesh> data_parallel_mesh(const DeviceMesh& mesh);
 /// This rank's part of the data, for samplers: ranks that differ only in "cp", "tp" or "pp" read the same data. Local.
-struct DataPart {
+struct DataShard {
   int64_t num_replicas = 1;
   int64_t rank = 0;
 };
-COHORT_API DataPart data_part_of(const DeviceMesh& mesh);
+COHORT_API DataShard data_shard_of(const DeviceMesh& mesh);
+[[deprecated("use data_shard_of")]] inline DataShard data_part_of(const DeviceMesh& mesh) {
+  return data_shard_of(mesh);
+}
 
+}  // namespace cohort::parallel
+
+// Old names, until the next release.
+namespace cohort {
+using ParallelDims [[deprecated("use cohort::parallel::ParallelDims")]] = parallel::ParallelDims;
+using parallel::axis_of;
+using parallel::data_parallel_mesh;
+using DataPart [[deprecated("use cohort::parallel::DataShard")]] = parallel::DataShard;
+using parallel::data_part_of;
 }  // namespace cohort

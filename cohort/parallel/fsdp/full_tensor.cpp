@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cohort/dtensor/wrapper/whole_tensor.h"
+#include "cohort/dtensor/wrapper/full_tensor.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/fsdp/tensors/shard_rows.h"
 #include "cohort/parallel/module/purpose.h"
@@ -41,7 +41,7 @@ std::vector<ShardedParameter> sharded_parameters(const torch::nn::Module& model)
 at::Tensor full_tensor(const ShardedParameter& parameter) {
   const auto group = parallel::sharding_group(parameter.shard);
   TORCH_CHECK_VALUE(group, "[cohort] Parameter '", parameter.name, "' is no longer sharded: its wrapper was destroyed");
-  if (parameter.part) {
+  if (parameter.model_shard) {
     const comm::CalledFor purpose(parallel::kStateExchange);
     const auto full = dtensor::gathered(parameter.shard, *parameter.spec);
     const auto& place = *parameter.spec->mesh().coordinate();

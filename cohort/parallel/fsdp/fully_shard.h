@@ -136,6 +136,7 @@ class FullySharded : public parallel::WrapperHolder<FullyShardedImpl<Net, Signat
   using Holder = parallel::WrapperHolder<Impl, Net>;
 
  public:
+  using Holder::Holder;
   /// Collective. Throws as fsdp::Sharding's constructor.
   explicit FullySharded(std::shared_ptr<Net> net, const fsdp::Options& options = {})
       : Holder(std::make_shared<Impl>(std::move(net), options)) {}
@@ -149,7 +150,6 @@ class FullySharded : public parallel::WrapperHolder<FullyShardedImpl<Net, Signat
   requires std::is_base_of_v<torch::nn::ModuleHolder<Net>, Wrapped>
   explicit FullySharded(const Wrapped& holder, const fsdp::Options& options = {})
       : FullySharded(holder.ptr(), options) {}
-  /*implicit*/ FullySharded(std::nullptr_t) : Holder(nullptr) {}
 };
 
 template <class Net>

@@ -11,7 +11,7 @@
 
 #include "cohort/base/text/text.h"
 #include "cohort/comm/agreement/rank_exchange.h"
-#include "cohort/comm/backend/operation_text.h"
+#include "cohort/comm/tensors/operation_text.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/fsdp/groups/param_group.h"

@@ -37,7 +37,7 @@ struct MemoryAccount {
     std::vector<int64_t> sizes;
     std::vector<int64_t> shard_sizes;
     size_t num_shard_bytes = 0;
-    /// Bytes that modules read, if they are not the shards themselves: this rank's part of the copy in another dtype, which the
+    /// Bytes that modules read, if they are not the shards themselves: this rank's shard of the copy in another dtype, which the
     /// ranks have once; or the full parameter, or a part of it, while it is gathered.
     size_t num_copy_bytes = 0;
     size_t num_gradient_bytes = 0;   ///< of the shard's gradient

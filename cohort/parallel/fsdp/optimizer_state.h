@@ -5,9 +5,9 @@
 ///
 ///     torch::optim::AdamW optimizer(model->parameters());             // of shards
 ///     std::optional<torch::optim::AdamW> full;                        // as a single process would have it
-///     if (rank == 0) full.emplace(whole_net->parameters());
+///     if (rank == 0) full.emplace(full_net->parameters());
 ///     fsdp::get_full_optimizer_state(fsdp::sharded_parameters(*model), optimizer, full ? &*full : nullptr);
-///     if (rank == 0) checkpoint::save_checkpoint(path, *whole_net, &*full);
+///     if (rank == 0) checkpoint::save_checkpoint(*full_net, &*full, path);
 ///
 /// Tensors travel one after the other, so that only rank 0 needs memory for a full state. Parameters are identified by their
 /// places in the param groups: `full` may belong to another model.

@@ -23,8 +23,12 @@ DeviceMesh replica_mesh(const Options& options, const std::string& device_type) 
     return data_parallel_mesh(*options.mesh, *options.dp_mesh_dims);
   }
   if (!options.mesh && !options.process_group) return init_device_mesh(device_type, {get_world_size(), 1}, names);
-  const auto line = options.mesh ? *options.mesh : DeviceMesh::from_group(options.process_group, device_type);
+  const auto named = [](const Group& group, const std::string& type) {
+    return DeviceMesh::from_group(group, type, {"replicate"});
+  };
+  auto line = options.mesh ? *options.mesh : named(options.process_group, device_type);
   TORCH_CHECK_VALUE(line.ndim() == 1, "replicate expects a 1D DeviceMesh but got ", line.to_string());
+  if (line.axis_names().empty()) line = named(line.group(), line.device_type());
   return line.unflatten(0, {line.size(), 1}, names);
 }
 

@@ -26,7 +26,7 @@
 #include "cohort/parallel/fsdp/groups/pass_anchor.h"
 #include "cohort/parallel/fsdp/host/host_param_group.h"
 #include "cohort/parallel/fsdp/root_pass.h"
-#include "cohort/parallel/fsdp/tensors/cut_mesh.h"
+#include "cohort/parallel/fsdp/tensors/combined_mesh.h"
 #include "cohort/parallel/fsdp/tensors/mesh_groups.h"
 #include "cohort/parallel/fsdp/tensors/module_tensor.h"
 #include "cohort/parallel/module/sharded_tensors.h"
@@ -53,7 +53,7 @@ void check(const NamedParameter& parameter) {
   const auto& tensor = parameter.tensor;
   TORCH_CHECK_VALUE(tensor.dim() > 0, "fully_shard doesn't support scalar parameters. Change ", parameter.name,
                     " to a 1D tensor with numel equal to 1.");
-  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided && own_part(tensor).is_contiguous(),
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided && own_shard(tensor).is_contiguous(),
                               "FSDP does not support non-contiguous parameters yet: ", parameter.name,
                               ".shape=", tensor.sizes(), " ", parameter.name, ".stride()=", tensor.strides());
   TORCH_CHECK_VALUE(!parallel::is_of_fully_shard(tensor), "Parameter '", parameter.name,
@@ -77,7 +77,8 @@ c10::Device device_of(const std::vector<NamedParameter>& parameters, const Optio
   return device.value_or(c10::Device(c10::kCPU));
 }
 
-bool is_cut_otherwise(const std::vector<NamedParameter>& parameters, const MeshGroups& groups, const Options& options) {
+bool is_sharded_otherwise(const std::vector<NamedParameter>& parameters, const MeshGroups& groups,
+                          const Options& options) {
   const auto num_ranks = groups.shards->getSize();
   return std::any_of(parameters.begin(), parameters.end(),
                      [&](const NamedParameter& parameter) { return shard_dim(parameter, num_ranks, options) != 0; });
@@ -86,7 +87,7 @@ bool is_cut_otherwise(const std::vector<NamedParameter>& parameters, const MeshG
 bool fits_one_memory(const std::vector<NamedParameter>& parameters, c10::Device device, const MeshGroups& groups,
                      const Options& options) {
   return options.one_memory && device.is_cpu() && comm::has_shared_memory(groups.shards) &&
-         !is_cut_otherwise(parameters, groups, options);
+         !is_sharded_otherwise(parameters, groups, options);
 }
 
 std::shared_ptr<ParamGroup> make_group(const std::vector<NamedParameter>& parameters,
@@ -155,22 +156,22 @@ DeviceMesh mesh_of(const MeshGroups& groups, c10::Device device) {
 // Collective if layers have shards of parameters.
 void place_shards(ParamGroup& group, const MeshGroups& groups, c10::Device device) {
   const auto mesh = mesh_of(groups, device);
-  std::vector<std::pair<Group, CutMesh>> known;
+  std::vector<std::pair<Group, CombinedMesh>> known;
   for (size_t i = 0; i < group.parameters().size(); ++i) {
     const auto& full = group.parameters()[i].full;
-    const auto spec = parallel::part_spec(full);
+    const auto spec = parallel::noted_shard_spec(full);
     if (!spec || is_dtensor(full)) {
-      group.place_shard(i, part_of_dtensor(full, mesh), mesh);
+      group.place_shard(i, model_shard_of(full, mesh), mesh);
       continue;
     }
     const auto layer = spec->mesh().group();
     auto found = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.first == layer; });
     if (found == known.end()) {
       const auto type = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
-      found = known.insert(known.end(), {layer, cut_mesh(layer, groups, type)});
+      found = known.insert(known.end(), {layer, combined_mesh(layer, groups, type)});
     }
     const auto& [data, model] = found->second;
-    group.place_shard(i, ModelPart{ShardSpec(model, spec->placements(), spec->shape(), spec->dtype())}, data);
+    group.place_shard(i, ModelShard{mesh::ShardSpec(model, spec->placements(), spec->shape(), spec->dtype())}, data);
   }
 }
 
@@ -178,7 +179,7 @@ void place_shards(ParamGroup& group, const MeshGroups& groups, c10::Device devic
 std::vector<Group> groups_of_models(const std::vector<ShardedParameter>& parameters) {
   std::vector<Group> groups;
   for (const auto& parameter : parameters) {
-    for (auto& group : groups_of_axes(parameter.part)) {
+    for (auto& group : groups_of_axes(parameter.model_shard)) {
       if (std::find(groups.begin(), groups.end(), group) == groups.end()) groups.push_back(std::move(group));
     }
   }
@@ -208,14 +209,14 @@ Sharding::Sharding(const std::vector<NamedParameter>& parameters, const Options&
     kept = managed(parameters, options);
     for (const auto& parameter : kept) {
       check(parameter);
-      check_cut(parameter, groups);
+      check_can_be_combined(parameter, groups);
       check_mesh(parameter, groups, options);
     }
     device_ = device_of(kept, options);
     const auto mesh = mesh_of(groups, device_);
     for (const auto& parameter : kept) {  // throws for a mesh that does not fit that of a DTensor
       const auto dim = shard_dim(parameter, groups.shards->getSize(), options);
-      spec_of_shard(parameter.tensor, part_of_dtensor(parameter.tensor, mesh), dim, parameter.tensor.scalar_type(),
+      spec_of_shard(parameter.tensor, model_shard_of(parameter.tensor, mesh), dim, parameter.tensor.scalar_type(),
                     mesh);
     }
     claim.facts = facts_of(kept, device_, groups, options, modules);
@@ -230,8 +231,8 @@ Sharding::Sharding(const std::vector<NamedParameter>& parameters, const Options&
   comm::gradients_are_exchanged();
   if (group_->meeting_group()) barrier({.group = process_group_});  // from now on everyone reads all of it
   for (const auto& parameter : group_->parameters()) {
-    parallel::note_whole(parameter.full, parameter.shard, process_group_);
-    parallel::note_sharded(parameter.shard, process_group_, groups_of_cuts(parameter.part));
+    parallel::note_full(parameter.full, parameter.shard, process_group_);
+    parallel::note_sharded(parameter.shard, process_group_, groups_of_shards(parameter.model_shard));
   }
 }
 
@@ -459,7 +460,7 @@ void Sharding::write(const Writer& writer) {
   const Writer writes_parts = [&](const std::string& name, const at::Tensor& own) {
     const auto found =
         std::find_if(parameters.begin(), parameters.end(), [&](const auto& each) { return each.name == name; });
-    write_whole(guarded, *found, own);
+    write_full(guarded, *found, own);
   };
   group_->write(is_writer ? &writes_parts : nullptr);
   // All ranks wait for the writer.

@@ -144,11 +144,11 @@ struct AllToAll : Function<AllToAll> {
 
 // Divides `dim` into one part per rank and concatenates the parts along dimension 0.
 at::Tensor scatter_layout(const at::Tensor& tensor, int64_t dim, int64_t size, const std::string& which) {
-  const auto whole = with_rows(tensor);
-  const auto wrapped = wrapped_dim(whole, dim, "reduce_scatter_single");
-  TORCH_CHECK_VALUE(whole.size(wrapped) % size == 0, "input dimension ", wrapped, " (", whole.size(wrapped),
+  const auto full = with_rows(tensor);
+  const auto wrapped = wrapped_dim(full, dim, "reduce_scatter_single");
+  TORCH_CHECK_VALUE(full.size(wrapped) % size == 0, "input dimension ", wrapped, " (", full.size(wrapped),
                     ") must be a multiple of group_size ", size, which);
-  return wrapped == 0 ? whole : at::cat(whole.chunk(size, wrapped));
+  return wrapped == 0 ? full : at::cat(full.chunk(size, wrapped));
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ COHORT_API at::Tensor broadcast(const at::Tensor& tensor, int src, const Group& 
 COHORT_API at::Tensor all_reduce(const at::Tensor& tensor, const ReduceOp& op, const Group& group = {});
 /// Concatenates every rank's `tensor` along `gather_dim`.
 COHORT_API at::Tensor all_gather_single(const at::Tensor& tensor, int64_t gather_dim, const Group& group = {});
-/// Returns this rank's part, along `scatter_dim`, of the reduction of every rank's `tensor`.
+/// Returns this rank's shard, along `scatter_dim`, of the reduction of every rank's `tensor`.
 COHORT_API at::Tensor reduce_scatter_single(const at::Tensor& tensor, const ReduceOp& op, int64_t scatter_dim,
                                             const Group& group = {});
 

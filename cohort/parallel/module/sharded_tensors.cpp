@@ -12,7 +12,7 @@ namespace cohort::parallel {
 namespace {
 
 struct Note {
-  std::optional<ShardSpec> part = {};
+  std::optional<mesh::ShardSpec> part = {};
   std::vector<Group> groups = {};  ///< as fully_shard notes them
   at::Tensor shard = {};           ///< defined if the note is about a full tensor
 };
@@ -33,22 +33,23 @@ void set_sharding(const at::Tensor& tensor, std::vector<Group> groups, at::Tenso
 
 }  // namespace
 
-void note_part(const at::Tensor& tensor, ShardSpec spec) {
-  std::optional<ShardSpec> part(std::move(spec));
+void note_shard(const at::Tensor& tensor, mesh::ShardSpec spec) {
+  std::optional<mesh::ShardSpec> part(std::move(spec));
   notes().change(tensor, [&](Note& note) { std::swap(note.part, part); });
 }
 
-void forget_ended_parts() { notes().forget_gone(); }
+void forget_ended_shards() { notes().forget_gone(); }
 
-std::optional<ShardSpec> part_spec(const at::Tensor& tensor) {
+std::optional<mesh::ShardSpec> noted_shard_spec(const at::Tensor& tensor) {
   if (is_dtensor(tensor)) return DTensor(tensor).spec();
   const auto noted = notes().of(tensor).part;
   if (!noted) return std::nullopt;
   // The layer may have been moved, or converted, since then.
   const auto& mesh = noted->mesh();
   const auto type = c10::DeviceTypeName(tensor.device().type(), /*lower_case=*/true);
-  return ShardSpec(type == mesh.device_type() ? mesh : DeviceMesh::from_group(mesh.group(), type, mesh.axis_names()),
-                   noted->placements(), noted->shape(), tensor.scalar_type());
+  return mesh::ShardSpec(
+      type == mesh.device_type() ? mesh : DeviceMesh::from_group(mesh.group(), type, mesh.axis_names()),
+      noted->placements(), noted->shape(), tensor.scalar_type());
 }
 
 void note_sharded(const at::Tensor& tensor, const Group& group, std::vector<Group> others) {
@@ -56,7 +57,7 @@ void note_sharded(const at::Tensor& tensor, const Group& group, std::vector<Grou
   set_sharding(tensor, std::move(others), {});
 }
 
-void note_whole(const at::Tensor& tensor, const at::Tensor& shard, const Group& group) {
+void note_full(const at::Tensor& tensor, const at::Tensor& shard, const Group& group) {
   set_sharding(tensor, {group}, shard);
 }
 
@@ -74,7 +75,7 @@ Group sharding_group(const at::Tensor& tensor) {
 
 std::vector<Group> sharding_groups(const at::Tensor& tensor) {
   std::vector<Group> groups;
-  if (const auto spec = part_spec(tensor)) {
+  if (const auto spec = noted_shard_spec(tensor)) {
     const auto& mesh = spec->mesh();
     for (int64_t axis = 0; mesh.coordinate() && axis < mesh.ndim(); ++axis) {
       const bool is_cut = spec->placements()[axis].is_shard_like() && mesh.size(axis) > 1;
@@ -87,7 +88,7 @@ std::vector<Group> sharding_groups(const at::Tensor& tensor) {
   return groups;
 }
 
-at::Tensor own_part(const at::Tensor& tensor) {
+at::Tensor own_shard(const at::Tensor& tensor) {
   if (!is_dtensor(tensor)) return tensor;
   const DTensor parts(tensor.detach());
   auto placements = parts.placements();

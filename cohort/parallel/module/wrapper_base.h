@@ -10,7 +10,7 @@
 ///       decltype(auto) call(Arguments&&... arguments);           //    runs this->module().forward(...) its own way
 ///     };
 ///     template <class Net, class Signature = ForwardSignature<Net>>   // 2. forward, with the inner module's signature
-///     class FullyShardedImpl final : public WrapperWithForward<Sharded<Net>, Net, Signature> { using ...; };
+///     class FullyShardedImpl final : public WrapperWithForward<Sharded<Net>, Net, Signature> { ... };
 ///     template <class Net, class Signature = ForwardSignature<Net>>   // 3. what users hold and call
 ///     class FullySharded : public WrapperHolder<FullyShardedImpl<Net, Signature>, Net> { ... };
 ///
@@ -136,11 +136,12 @@ class WrapperWithForward<Strategy, Net, NoSignature> : public Strategy {
   }
 };
 
-/// LibTorch's holder, which can be called like the inner module.
+/// LibTorch's holder, which can be called like the inner module. Each wrapper's holder takes these constructors, so that
+/// register_module's result can be assigned to it, and adds those that wrap a module.
 template <class Impl, class Net>
 class WrapperHolder : public torch::nn::ModuleHolder<Impl> {
  public:
-  explicit WrapperHolder(std::shared_ptr<Impl> impl) : torch::nn::ModuleHolder<Impl>(std::move(impl)) {}
+  /*implicit*/ WrapperHolder(std::shared_ptr<Impl> impl) : torch::nn::ModuleHolder<Impl>(std::move(impl)) {}
   /*implicit*/ WrapperHolder(std::nullptr_t) : torch::nn::ModuleHolder<Impl>(nullptr) {}
 
   /// Takes the arguments of the inner forward, default arguments included.

@@ -16,8 +16,8 @@
 
 #include "cohort/comm/backend/accelerator.h"
 #include "cohort/comm/overrides/override.h"
-#include "cohort/parallel/norm/joint_batch_norm.h"
 #include "cohort/parallel/norm/sync_batch_norm.h"
+#include "cohort/parallel/norm/sync_batch_norm_function.h"
 
 namespace cohort {
 namespace {
@@ -64,8 +64,8 @@ at::Tensor batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& 
                                  or_undefined(running_var)};
   const auto* mark = mark_of(tensors.weight, tensors.running_mean);
   if (mark && mark->is_placeholder) tensors.weight.reset();
-  const auto group = mark && training && is_training(*mark) ? norm::group_to_join(mark->group) : Group();
-  if (group) return norm::joint_batch_norm(input, tensors, group, momentum, eps);
+  const auto group = mark && training && is_training(*mark) ? norm::group_to_sync(mark->group) : Group();
+  if (group) return norm::sync_batch_norm(input, tensors, group, momentum, eps);
   return at::native::batch_norm(input, tensors.weight, tensors.bias, tensors.running_mean, tensors.running_var,
                                 training, momentum, eps, cudnn_enabled);
 }
@@ -133,6 +133,10 @@ void convert_sync_batchnorm(torch::nn::Module& module, const Group& process_grou
   });
 }
 
+}  // namespace cohort
+
+namespace cohort::norm {
+
 bool has_sync_batch_norm(const torch::nn::Module& module) {
   bool found = false;
   // LibTorch's as<>() of a const module does not accept holders.
@@ -143,4 +147,4 @@ bool has_sync_batch_norm(const torch::nn::Module& module) {
   return found;
 }
 
-}  // namespace cohort
+}  // namespace cohort::norm

@@ -40,7 +40,16 @@ Holder convert_sync_batchnorm(const Holder& module, const Group& process_group =
   return module;
 }
 
+}  // namespace cohort
+
+namespace cohort::norm {
+
 /// Whether `module` has a SyncBatchNorm in it, or a layer that has become one.
 COHORT_API bool has_sync_batch_norm(const torch::nn::Module& module);
 
+}  // namespace cohort::norm
+
+// Old names, until the next release.
+namespace cohort {
+using norm::has_sync_batch_norm;
 }  // namespace cohort

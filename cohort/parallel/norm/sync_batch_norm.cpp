@@ -7,7 +7,7 @@
 
 #include <ostream>
 
-#include "cohort/parallel/norm/joint_batch_norm.h"
+#include "cohort/parallel/norm/sync_batch_norm_function.h"
 
 namespace cohort {
 
@@ -65,9 +65,9 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
     num_batches_tracked.add_(1);
     if (!options.momentum) momentum = 1.0 / num_batches_tracked.item<double>();
   }
-  const auto group = is_training() ? norm::group_to_join(options.process_group) : Group();
+  const auto group = is_training() ? norm::group_to_sync(options.process_group) : Group();
   if (group)
-    return norm::joint_batch_norm(input, {weight, bias, running_mean, running_var}, group, momentum, options.eps);
+    return norm::sync_batch_norm(input, {weight, bias, running_mean, running_var}, group, momentum, options.eps);
   return torch::nn::functional::detail::batch_norm(input, running_mean, running_var, weight, bias,
                                                    is_training() || !options.track_running_stats, momentum,
                                                    options.eps);

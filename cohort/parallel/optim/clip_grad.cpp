@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/tensors/plain_tensor.h"
 #include "cohort/dtensor/api/dtensor.h"
 #include "cohort/parallel/module/sharded_tensors.h"
 #include "cohort/parallel/optim/purpose.h"
@@ -90,15 +90,15 @@ struct Part {
   TensorVector grads;  // one per parameter
 };
 
-std::vector<Part> parts_of(const Gradients& gradients) {
-  std::vector<Part> parts;
+std::vector<Part> dtensor_data(const Gradients& gradients) {
+  std::vector<Part> data;
   for (size_t i = 0; i < gradients.tensors.size(); ++i) {
     const auto& groups = gradients.groups[i];
-    auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& known) { return known.groups == groups; });
-    if (part == parts.end()) part = parts.insert(parts.end(), Part{groups, gradients.parameters[i].device(), {}});
+    auto part = std::find_if(data.begin(), data.end(), [&](const Part& known) { return known.groups == groups; });
+    if (part == data.end()) part = data.insert(data.end(), Part{groups, gradients.parameters[i].device(), {}});
     part->grads.push_back(gradients.tensors[i]);
   }
-  return parts;
+  return data;
 }
 
 bool has_dtensor(const TensorVector& tensors) {
@@ -114,7 +114,7 @@ TensorVector with_own_memory(TensorVector tensors) {
         std::any_of(placements.begin(), placements.end(), [](const auto& placement) { return placement.is_partial(); });
     if (is_partial) continue;
     if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();  // it will be written to
-    tensor = cohort::parallel::own_part(tensor);
+    tensor = cohort::parallel::own_shard(tensor);
   }
   return tensors;
 }
@@ -223,7 +223,7 @@ at::Tensor get_total_norm(const Gradients& given, double norm_type, bool error_i
                           std::optional<bool> foreach) {
   const at::NoGradGuard no_grad;
   auto gradients = given;
-  for (auto& tensor : gradients.tensors) tensor = cohort::parallel::own_part(tensor);
+  for (auto& tensor : gradients.tensors) tensor = cohort::parallel::own_shard(tensor);
   const auto present = defined_ones(gradients.tensors);
   const auto& groups = gradients.groups;
   if (std::all_of(groups.begin(), groups.end(), [](const auto& list) { return list.empty(); })) {
@@ -237,7 +237,7 @@ at::Tensor get_total_norm(const Gradients& given, double norm_type, bool error_i
   }
   const PartialNorm partial(norm_type, foreach);
   TensorVector numbers;
-  for (const auto& part : parts_of(gradients)) {
+  for (const auto& part : dtensor_data(gradients)) {
     const auto own = partial.numbers_of(part);
     partial.reduce(own, part);
     numbers.push_back(own.to(options.device()));

@@ -11,7 +11,7 @@
 #include <memory>
 #include <tuple>
 
-#include "cohort/comm/backend/plain_tensor.h"
+#include "cohort/comm/tensors/plain_tensor.h"
 
 namespace cohort::optim {
 namespace {

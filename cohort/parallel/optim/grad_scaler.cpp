@@ -65,7 +65,7 @@ std::vector<std::vector<at::Tensor>> gradients_to_unscale(const Optimizer& optim
     if (gradient.is_sparse()) gradient = gradient._values();
     if (is_dtensor(gradient)) {  // a sum over terms that are not finite is not finite
       if (!gradient.is_inference()) gradient.unsafeGetTensorImpl()->bump_version();
-      gradient = dtensor::parts_of(gradient).local;  // also for Partial: all ranks write the same
+      gradient = dtensor::dtensor_data(gradient).local;  // also for Partial: all ranks write the same
     }
     const auto found = std::find_if(lists.begin(), lists.end(), [&](const std::vector<at::Tensor>& list) {
       return list.front().device() == gradient.device() && list.front().scalar_type() == gradient.scalar_type();

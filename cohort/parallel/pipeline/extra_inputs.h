@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "cohort/parallel/pipeline/microbatches.h"
-#include "cohort/parallel/pipeline/tensor_header.h"
+#include "cohort/parallel/pipeline/transfer/tensor_header.h"
 
 namespace cohort::pipeline {
 
 /// Whether `tensor` can be split so.
-inline bool can_be_cut(const at::Tensor& tensor, int num_microbatches, int64_t dim) {
+inline bool can_be_split(const at::Tensor& tensor, int num_microbatches, int64_t dim) {
   return dim >= -tensor.dim() && dim < tensor.dim() && tensor.size(dim) >= num_microbatches;
 }
 
@@ -28,7 +28,7 @@ inline std::vector<TensorList> split_extra_inputs(const std::string& name, const
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].defined()) specs[i] = TensorChunkSpec::replicate();
     TORCH_CHECK_VALUE(
-        specs[i].is_replicated || can_be_cut(tensors[i], num_microbatches, specs[i].split_dim),
+        specs[i].is_replicated || can_be_split(tensors[i], num_microbatches, specs[i].split_dim),
         "[cohort] pipeline: StepOptions::", name, "[", i, "] is ", text_of(metas_of({tensors[i]})),
         ", which cannot be split along dimension ", specs[i].split_dim, " into ", num_microbatches,
         " microbatches\n  hint: to give each of them all of it, set TensorChunkSpec::replicate() in PipelineOptions::",

@@ -4,7 +4,7 @@
 #include <ATen/ops/tensor_split.h>
 #include <c10/util/Exception.h>
 
-namespace cohort {
+namespace cohort::pipeline {
 namespace {
 
 TensorList chunks_of(const at::Tensor& tensor, int num_microbatches, const TensorChunkSpec& spec) {
@@ -61,4 +61,4 @@ TensorList merge_microbatches(const std::vector<TensorList>& microbatches, const
   return result;
 }
 
-}  // namespace cohort
+}  // namespace cohort::pipeline

@@ -34,6 +34,10 @@ struct MergeSpec {
   }
 };
 
+}  // namespace cohort
+
+namespace cohort::pipeline {
+
 /// Returns each microbatch's tensors. `specs`: one per tensor; if empty, dimension 0 for each. Throws c10::ValueError for tensors
 /// that are too small for this number, and for another number of specs.
 COHORT_API std::vector<TensorList> split_into_microbatches(const TensorList& tensors, int num_microbatches,
@@ -44,4 +48,10 @@ COHORT_API std::vector<TensorList> split_into_microbatches(const TensorList& ten
 COHORT_API TensorList merge_microbatches(const std::vector<TensorList>& microbatches,
                                          const std::vector<MergeSpec>& specs = {});
 
+}  // namespace cohort::pipeline
+
+// Old names, until the next release.
+namespace cohort {
+using pipeline::merge_microbatches;
+using pipeline::split_into_microbatches;
 }  // namespace cohort

@@ -1,8 +1,12 @@
 /// PipelineLoss: the loss of a microbatch, from the last stage's outputs, the target, and a step's loss_kwargs.
 ///
 ///     options.loss_fn = cohort::loss_of([](auto& y, auto& target) { return at::mse_loss(y, target); });
-///     options.loss_fn = cohort::loss_of([](auto& y, auto& target, auto& weights) { ... });  // of StepOptions::loss_kwargs
-///     options.loss_fn = [](const cohort::TensorList& outputs, const at::Tensor& target) { ... };
+///     options.loss_fn = cohort::loss_of([](auto& y, auto& target, auto& weights) {
+///       return (weights * (y - target).square()).mean();
+///     });  // `weights`: of StepOptions::loss_kwargs
+///     options.loss_fn = [](const cohort::TensorList& outputs, const at::Tensor& target) {
+///       return at::mse_loss(outputs[0], target);
+///     };
 #pragma once
 
 #include <ATen/core/Tensor.h>

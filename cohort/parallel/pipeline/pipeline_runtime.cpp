@@ -85,7 +85,7 @@ PipelineRuntime::PipelineRuntime(PipelineOrder order, StageRanks stage_ranks, co
       options_(std::move(options)),
       group_(stages.front().group()),
       rank_(stages.front().group_rank()),
-      can_lend_(Loans::are_possible(group_, stages.front().group_size())) {
+      can_send_zero_copy_(ZeroCopySends::are_possible(group_, stages.front().group_size())) {
   for (const PipelineStage& stage : stages) {
     stages_.emplace(stage.stage_index(), std::make_unique<StageRun>(stage, num_microbatches));
   }
@@ -175,10 +175,10 @@ TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions
   TensorList merged;
   if (!step_->failure.is_there()) step_->failure.attempt("", [&] { merged = results(options); });
   share(step_->failure, "the step failed");
-  if (loans_) loans_->take_back();
-  if (can_lend_) make_room_for_loans();
+  if (zero_copy_sends_) zero_copy_sends_->take_back();
+  if (can_send_zero_copy_) grow_zero_copy_memory();
   step_->shapes->are_known = true;
-  if (step_->has_backward && backward_.synchronises) {
+  if (step_->has_backward && backward_.requires_gradient_sync) {
     add_tied_gradients(*earlier_gradients_);
     earlier_gradients_.reset();
   }
@@ -186,31 +186,31 @@ TensorList PipelineRuntime::run_step(const TensorList& inputs, const StepOptions
 }
 
 // Called after steps whose messages may be larger than those of earlier ones. Collective. The bytes that a step has sent are the
-// most that can be lent at a time; pages are allocated when they are used.
-void PipelineRuntime::make_room_for_loans() {
+// most that can be in use at a time; pages are allocated when they are used.
+void PipelineRuntime::grow_zero_copy_memory() {
   if (step_->shapes->are_counted && !options_.dynamic_shapes) return;
   step_->shapes->are_counted = true;
   const comm::CalledFor purpose(kStepAgreement);
-  const auto own_bytes = static_cast<int64_t>(step_->mailbox.lendable_bytes());
+  const auto own_bytes = static_cast<int64_t>(step_->mailbox.zero_copy_bytes());
   const auto num_bytes = static_cast<size_t>(comm::RankExchange(group_of_ranks()).largest({own_bytes}).front());
-  if (num_bytes <= loan_bytes_) return;
+  if (num_bytes <= zero_copy_bytes_) return;
   // Shapes that grow from step to step must not need an allocation in each.
-  loan_bytes_ = std::max(num_bytes, 2 * loan_bytes_);
+  zero_copy_bytes_ = std::max(num_bytes, 2 * zero_copy_bytes_);
   try {
-    loans_ = std::make_unique<Loans>(group_, loan_bytes_);
+    zero_copy_sends_ = std::make_unique<ZeroCopySends>(group_, zero_copy_bytes_);
   } catch (const c10::ValueError&) {
-    can_lend_ = false;  // there is too little memory, on all ranks: keeps using the earlier memory, if any
+    can_send_zero_copy_ = false;  // there is too little memory, on all ranks: keeps using the earlier memory, if any
   }
 }
 
 std::unique_ptr<PipelineRuntime::Step> PipelineRuntime::make_step(bool has_backward) {
-  auto step = std::make_unique<Step>(group_, receive_buffers_, loans_.get());
+  auto step = std::make_unique<Step>(group_, receive_buffers_, zero_copy_sends_.get());
   step->has_backward = has_backward;
   step->shapes = has_backward ? &training_shapes_ : &evaluation_shapes_;
   step->announces = options_.dynamic_shapes || !step->shapes->are_known;
   step->outputs.resize(static_cast<size_t>(num_microbatches_));
   step->losses.resize(static_cast<size_t>(num_microbatches_));
-  for (const auto& [stage, run] : stages_) run->begin(has_backward, backward_.synchronises);
+  for (const auto& [stage, run] : stages_) run->begin(has_backward, backward_.requires_gradient_sync);
   return step;
 }
 

@@ -10,10 +10,10 @@
 
 #include "cohort/comm/agreement/agreement.h"
 #include "cohort/comm/agreement/step_failure.h"
-#include "cohort/parallel/pipeline/loans.h"
-#include "cohort/parallel/pipeline/mailbox.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/parallel/pipeline/stage_run.h"
+#include "cohort/parallel/pipeline/transfer/mailbox.h"
+#include "cohort/parallel/pipeline/transfer/zero_copy_sends.h"
 #include "cohort/pipeline/action_key.h"
 
 namespace cohort::pipeline {
@@ -42,13 +42,14 @@ class PipelineRuntime {
   /// Facts about messages, known after the first step; training and evaluation each have their own.
   struct Shapes {
     bool are_known = false;
-    bool are_counted = false;                   ///< whether a step has shown how much of it can be lent
+    bool are_counted = false;                   ///< whether a step has shown how large zero-copy sends are
     std::map<ActionKey, TensorMetas> received;  ///< by receive
     std::map<ActionKey, TensorMetas> sent;      ///< by send
   };
   /// The state of a running step, besides that of its stages.
   struct Step {
-    Step(const Group& group, ReceiveBuffers& buffers, Loans* loans) : mailbox(group, buffers, loans) {}
+    Step(const Group& group, ReceiveBuffers& buffers, ZeroCopySends* zero_copy_sends)
+        : mailbox(group, buffers, zero_copy_sends) {}
     Mailbox mailbox;
     std::vector<TensorList> inputs, kwargs, loss_kwargs;  ///< by microbatch
     std::vector<at::Tensor> targets;
@@ -101,7 +102,7 @@ class PipelineRuntime {
   void drop_message(const Action& receive);
   void send_zeros(const Action& action);
 
-  void make_room_for_loans();
+  void grow_zero_copy_memory();
   void share_tied_values();
   // Gradients from before the accumulating steps are not part of the exchange after them.
   TensorList take_tied_gradients() const;
@@ -122,9 +123,9 @@ class PipelineRuntime {
   std::map<int, std::unique_ptr<StageRun>> stages_;
   Shapes training_shapes_, evaluation_shapes_;
   ReceiveBuffers receive_buffers_;
-  bool can_lend_;                 ///< the same on all ranks
-  std::unique_ptr<Loans> loans_;  ///< from the second step on
-  size_t loan_bytes_ = 0;         ///< of each rank's part, the same on all
+  bool can_send_zero_copy_;                         ///< the same on all ranks
+  std::unique_ptr<ZeroCopySends> zero_copy_sends_;  ///< from the second step on
+  size_t zero_copy_bytes_ = 0;                      ///< of each rank's part, the same on all
   bool has_given_shapes_ = false;
   bool have_agreed_ = false;
   bool are_ties_equal_ = false;

@@ -1,6 +1,6 @@
 /// PipelineSchedule: trains a model whose stages are on several ranks, microbatch after microbatch.
 ///
-///     cohort::PipelineSchedule schedule("1F1B", {stage}, /*num_microbatches=*/8, {.loss_fn = cross_entropy});
+///     cohort::PipelineSchedule schedule("1F1B", {stage}, /*num_microbatches=*/8, {.loss_fn = cohort::loss_of(cross_entropy)});
 ///     std::vector<at::Tensor> losses;
 ///     // Every rank; only the first needs inputs, only the last targets.
 ///     schedule.step({inputs}, {.target = target, .losses = &losses});
@@ -86,8 +86,8 @@ struct StepOptions {
 ///
 ///     amp::GradScaler scaler({.process_group = stages});            // on every rank
 ///     for (int i = 0; i < 4; ++i) {
-///       schedule.set_backward({.scaler = &scaler, .num_steps = 4, .synchronises = i == 3});
-///       schedule.step(...);
+///       schedule.set_backward({.scaler = &scaler, .num_steps = 4, .requires_gradient_sync = i == 3});
+///       schedule.step({inputs}, {.target = target});
 ///     }
 ///     scaler.step(optimizer);
 ///     scaler.update();
@@ -100,7 +100,7 @@ struct PipelineBackward {
   int64_t num_steps = 1;
   /// If false, gradients stay on their rank. The next step with true reduces the accumulated gradients, over replicas and shards
   /// of a stage and over tied parameters.
-  bool synchronises = true;
+  bool requires_gradient_sync = true;
 };
 
 enum class PipelineCsv { kComputeOnly, kComputeComms };
@@ -157,6 +157,10 @@ class COHORT_API PipelineSchedule {
   std::unique_ptr<State> state_;
 };
 
+}  // namespace cohort
+
+namespace cohort::pipeline {
+
 /// Returns Python's names: get_schedule_class.
 COHORT_API std::vector<std::string> pipeline_schedule_names();
 /// Returns the stages of a rank in such a schedule, in ascending order. Throws c10::ValueError as PipelineSchedule.
@@ -167,7 +171,11 @@ COHORT_API pipeline::PipelineOrder make_pipeline_order(const std::string& name, 
                                                        int num_microbatches);
 /// Read and write PyTorch's files. Throw c10::ValueError with line and column, or for a file that cannot be read or written.
 COHORT_API pipeline::PipelineOrder load_pipeline_csv(const std::string& path);
-COHORT_API void save_pipeline_csv(const std::string& path, const pipeline::PipelineOrder& order);
+COHORT_API void save_pipeline_csv(const pipeline::PipelineOrder& order, const std::string& path);
+[[deprecated("use save_pipeline_csv(order, path)")]] inline void save_pipeline_csv(
+    const std::string& path, const pipeline::PipelineOrder& order) {
+  save_pipeline_csv(order, path);
+}
 /// Returns steps and ranks as a table.
 COHORT_API std::string pipeline_table(const pipeline::PipelineOrder& order);
 
@@ -192,4 +200,17 @@ struct PipelineForecast {
 COHORT_API PipelineForecast forecast_pipeline(const pipeline::PipelineOrder& order, int num_stages,
                                               int num_microbatches, const PipelineCosts& costs = {});
 
+}  // namespace cohort::pipeline
+
+// Old names, until the next release.
+namespace cohort {
+using pipeline::load_pipeline_csv;
+using pipeline::make_pipeline_order;
+using pipeline::pipeline_schedule_names;
+using pipeline::pipeline_stages_of_rank;
+using pipeline::pipeline_table;
+using pipeline::save_pipeline_csv;
+using PipelineCosts [[deprecated("use cohort::pipeline::PipelineCosts")]] = pipeline::PipelineCosts;
+using PipelineForecast [[deprecated("use cohort::pipeline::PipelineForecast")]] = pipeline::PipelineForecast;
+using pipeline::forecast_pipeline;
 }  // namespace cohort

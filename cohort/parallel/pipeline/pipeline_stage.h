@@ -1,8 +1,8 @@
 /// PipelineStage: a part of a model on one rank (or, in one process, on one device), and its place in the pipeline.
 ///
-///     auto parts = cohort::split_sequential(net, 2);                   // or modules of your own
+///     auto parts = cohort::pipeline::split_sequential(net, 2);         // or modules of your own
 ///     cohort::PipelineStage stage(parts[rank], rank, 2);
-///     cohort::PipelineSchedule schedule("1F1B", {stage}, 4, {.loss_fn = loss});
+///     cohort::PipelineSchedule schedule("1F1B", {stage}, 4, {.loss_fn = cohort::loss_of(cross_entropy)});
 ///
 /// A stage's forward takes the result of the stage before, a tensor or a std::vector, tuple or pair of tensors, and then
 /// StepOptions::kwargs. The module may be wrapped by DistributedDataParallel or fully_shard, and may have checkpointed blocks. As

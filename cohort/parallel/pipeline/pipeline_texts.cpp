@@ -10,7 +10,7 @@
 #include "cohort/pipeline/simulation.h"
 #include "cohort/pipeline/stage_ranks.h"
 
-namespace cohort {
+namespace cohort::pipeline {
 
 using comm::or_throw_value;
 
@@ -31,7 +31,7 @@ pipeline::PipelineOrder make_pipeline_order(const std::string& name, int num_ran
 
 pipeline::PipelineOrder load_pipeline_csv(const std::string& path) { return or_throw_value(pipeline::load_csv(path)); }
 
-void save_pipeline_csv(const std::string& path, const pipeline::PipelineOrder& order) {
+void save_pipeline_csv(const pipeline::PipelineOrder& order, const std::string& path) {
   or_throw_value(pipeline::save_csv(path, order));
 }
 
@@ -52,4 +52,4 @@ PipelineForecast forecast_pipeline(const pipeline::PipelineOrder& order, int num
   return {timeline.duration, timeline.bubble(), text_drawing(timeline, unit), svg_drawing(timeline)};
 }
 
-}  // namespace cohort
+}  // namespace cohort::pipeline

@@ -17,7 +17,7 @@
 #include "cohort/comm/pickle/pickle.h"
 #include "cohort/pipeline/balance.h"
 
-namespace cohort {
+namespace cohort::pipeline {
 namespace {
 
 double num_elements(const torch::nn::Module& layer) {
@@ -126,7 +126,7 @@ std::vector<torch::nn::Sequential> split_sequential(const torch::nn::Sequential&
 }
 
 std::vector<int> balanced_counts(const std::vector<double>& costs, int num_stages) {
-  return comm::or_throw_value(pipeline::balanced_counts(costs, num_stages));
+  return comm::or_throw_value(pipeline::plan_counts(costs, num_stages));
 }
 
 std::vector<double> parameter_costs(const torch::nn::Sequential& net) {
@@ -161,4 +161,4 @@ std::vector<double> measured_costs(const torch::nn::Sequential& net, const at::T
   return costs;
 }
 
-}  // namespace cohort
+}  // namespace cohort::pipeline

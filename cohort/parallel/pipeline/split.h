@@ -1,8 +1,9 @@
 /// Splits a model whose layers run one after the other into the stages of a pipeline: by counts, by their number of parameters,
 /// or by the time that they take.
 ///
-///     auto parts = cohort::split_sequential(net, 4);                                     // even numbers of parameters
-///     auto parts = cohort::split_sequential(net, cohort::balanced_counts(cohort::measured_costs(net, microbatch), 4));
+///     auto parts = cohort::pipeline::split_sequential(net, 4);  // even numbers of parameters
+///     const auto seconds = cohort::pipeline::measured_costs(net, microbatch);
+///     parts = cohort::pipeline::split_sequential(net, cohort::pipeline::balanced_counts(seconds, 4));
 ///     cohort::PipelineStage stage(parts[rank], rank, 4);
 ///
 /// Parts share the layers with `net`, with the names that they have there: the state dicts of all parts together are that of
@@ -17,7 +18,7 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::pipeline {
 
 /// Returns parts of `counts[i]` layers each. Throws c10::ValueError unless the counts are positive and add up to the number of
 /// layers.
@@ -57,4 +58,15 @@ std::vector<std::vector<Block>> split_blocks(const std::vector<Block>& blocks, c
   return stages;
 }
 
+}  // namespace cohort::pipeline
+
+// Old names, until the next release.
+namespace cohort {
+using pipeline::balanced_counts;
+using pipeline::parameter_costs;
+using pipeline::split_sequential;
+using MeasureOptions [[deprecated("use cohort::pipeline::MeasureOptions")]] = pipeline::MeasureOptions;
+using pipeline::measured_costs;
+using pipeline::split_blocks;
+using pipeline::split_indices;
 }  // namespace cohort

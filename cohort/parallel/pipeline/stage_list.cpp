@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace cohort {
+namespace cohort::pipeline {
 
 StageListImpl::StageListImpl(const std::vector<std::shared_ptr<torch::nn::Module>>& stages)
     : torch::nn::Module("StageList") {
@@ -15,4 +15,4 @@ StageListImpl::StageListImpl(const std::vector<std::shared_ptr<torch::nn::Module
   }
 }
 
-}  // namespace cohort
+}  // namespace cohort::pipeline

@@ -2,7 +2,7 @@
 /// Trainer's task. Its state dict has the names that the stages have by themselves, which are those of the full model
 /// (models::split_gpt, split_sequential).
 ///
-///     cohort::StageList stages({first.ptr(), third.ptr()});
+///     cohort::pipeline::StageList stages(std::vector<std::shared_ptr<torch::nn::Module>>{first.ptr(), third.ptr()});
 ///     cohort::checkpoint::get_state_dict(*stages, optimizer);
 ///
 /// Thread-safety: as torch::nn::Module.
@@ -16,7 +16,7 @@
 
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::pipeline {
 
 class COHORT_API StageListImpl : public torch::nn::Module {
  public:
@@ -25,4 +25,10 @@ class COHORT_API StageListImpl : public torch::nn::Module {
 };
 TORCH_MODULE(StageList);
 
+}  // namespace cohort::pipeline
+
+// Old names, until the next release.
+namespace cohort {
+using StageListImpl [[deprecated("use cohort::pipeline::StageListImpl")]] = pipeline::StageListImpl;
+using StageList [[deprecated("use cohort::pipeline::StageList")]] = pipeline::StageList;
 }  // namespace cohort

@@ -26,11 +26,11 @@ StageRun::StageRun(const PipelineStage& stage, int num_microbatches)
 
 StageRun::~StageRun() = default;
 
-void StageRun::begin(bool has_backward, bool synchronises) {
+void StageRun::begin(bool has_backward, bool requires_gradient_sync) {
   for (Microbatch& each : microbatches_) each = {};
   num_backwards_ = 0;
   has_backward_ = has_backward;
-  synchronises_ = synchronises;
+  requires_gradient_sync_ = requires_gradient_sync;
   is_reduced_ = false;
   for (ddp::Replica* const replica : replicas_) no_syncs_.push_back(std::make_unique<ddp::NoSync>(*replica));
   for (fsdp::ShardedModule* const sharded : sharded_modules_) {
@@ -73,7 +73,7 @@ TensorList StageRun::roots(const Microbatch& microbatch) const {
 }
 
 void StageRun::run_full(Microbatch& microbatch) {
-  if (num_backwards_ == static_cast<int>(microbatches_.size())) synchronise_last(microbatch.outputs);
+  if (num_backwards_ == static_cast<int>(microbatches_.size())) synchronize_last(microbatch.outputs);
   auto grads = full_backward(roots(microbatch), microbatch.output_grads, microbatch.inputs);
   if (!stage_.is_first()) microbatch.input_grads = std::move(grads);
   microbatch.inputs.clear();
@@ -83,8 +83,8 @@ void StageRun::run_full(Microbatch& microbatch) {
 }
 
 // Called before the last backward, so that it reduces the gradients that all have accumulated.
-void StageRun::synchronise_last(const TensorList& outputs) {
-  if (!synchronises_) return;
+void StageRun::synchronize_last(const TensorList& outputs) {
+  if (!requires_gradient_sync_) return;
   for (ddp::Replica* const replica : replicas_) replica->reducer().prepare(outputs);
   for (fsdp::ShardedModule* const sharded : sharded_modules_) {
     sharded->set_requires_gradient_sync(true);
@@ -130,18 +130,19 @@ void StageRun::reshard() {
 
 void StageRun::reduce_grad() {
   const bool is_complete = num_backwards_ == static_cast<int>(microbatches_.size());
-  if (is_reduced_ || !synchronises_ || !is_complete || (sharded_modules_.empty() && replicas_.empty())) return;
+  if (is_reduced_ || !requires_gradient_sync_ || !is_complete || (sharded_modules_.empty() && replicas_.empty()))
+    return;
   // The last gradients came without a backward pass that wrappers could follow: run one that adds zeros.
   TensorList empty;
   for (const at::Tensor& parameter : parameters_) {
     if (parameter.requires_grad()) empty.push_back(parameter.reshape(-1).slice(0, 0, 0).sum());
   }
-  synchronise_last({});
+  synchronize_last({});
   torch::autograd::backward(empty);
 }
 
 void StageRun::complete() {
-  const bool is_left = has_backward_ && synchronises_ && !is_reduced_;
+  const bool is_left = has_backward_ && requires_gradient_sync_ && !is_reduced_;
   if (is_left) unshard();  // the list may have freed them
   if (is_left) reduce_grad();
   reshard();

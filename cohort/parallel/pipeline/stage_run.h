@@ -26,9 +26,9 @@ class StageRun {
   ~StageRun();
 
   const PipelineStage& stage() const { return stage_; }
-  /// Call it before each step. `has_backward`: gradients will be computed. `synchronises`: reduces them, and gradients that
-  /// earlier steps left on this rank, over replicas and shards.
-  void begin(bool has_backward, bool synchronises);
+  /// Call it before each step. `has_backward`: gradients will be computed. `requires_gradient_sync`: reduces them, and gradients
+  /// that earlier steps left on this rank, over replicas and shards.
+  void begin(bool has_backward, bool requires_gradient_sync);
   /// Call it after each step, whether it succeeded or not: restores the wrappers.
   void end();
 
@@ -69,7 +69,7 @@ class StageRun {
   const Microbatch& at(int microbatch) const { return microbatches_[static_cast<size_t>(microbatch)]; }
   TensorList roots(const Microbatch& microbatch) const;
   void run_full(Microbatch& microbatch);
-  void synchronise_last(const TensorList& outputs);
+  void synchronize_last(const TensorList& outputs);
 
   PipelineStage stage_;
   std::vector<Microbatch> microbatches_;
@@ -80,7 +80,7 @@ class StageRun {
   std::vector<std::unique_ptr<ddp::NoSync>> no_syncs_;  ///< of the replicas, while a step runs
   int num_backwards_ = 0;
   bool has_backward_ = false;
-  bool synchronises_ = true;
+  bool requires_gradient_sync_ = true;
   bool is_reduced_ = false;
 };
 

@@ -23,10 +23,10 @@
 namespace cohort::pipeline {
 namespace {
 
-// Returns this rank's part of the gradient.
+// Returns this rank's shard of the gradient.
 at::Tensor gradient_or_zeros(const at::Tensor& parameter) {
   const at::Tensor& grad = parameter.grad();
-  return grad.defined() ? fsdp::own_gradient(grad, parameter).contiguous() : at::zeros_like(fsdp::own_part(parameter));
+  return grad.defined() ? fsdp::own_gradient(grad, parameter).contiguous() : at::zeros_like(fsdp::own_shard(parameter));
 }
 
 void put_gradient(const at::Tensor& parameter, const at::Tensor& values) {
@@ -138,13 +138,13 @@ void PipelineRuntime::share_tied_values() {
   const at::NoGradGuard no_grad;
   const auto& all = options_.tied_parameters;
   TensorList own;
-  for (const TiedParameter& tied : all) own.push_back(fsdp::own_part(tied.parameter).contiguous());
+  for (const TiedParameter& tied : all) own.push_back(fsdp::own_shard(tied.parameter).contiguous());
   const TensorList others = exchanged(own);
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i].stage < all[i].other_stage) continue;
     const at::Tensor here = others[i].defined() ? at::Tensor() : here_too(all[i]);
-    const at::Tensor& other = here.defined() ? fsdp::own_part(here) : others[i];
-    if (other.defined()) at::Tensor(fsdp::own_part(all[i].parameter)).copy_(other);
+    const at::Tensor& other = here.defined() ? fsdp::own_shard(here) : others[i];
+    if (other.defined()) at::Tensor(fsdp::own_shard(all[i].parameter)).copy_(other);
   }
 }
 

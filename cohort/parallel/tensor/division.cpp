@@ -7,7 +7,7 @@
 #include "cohort/base/text/text.h"
 #include "cohort/parallel/tensor/group_place.h"
 
-namespace cohort {
+namespace cohort::parallel {
 namespace {
 
 // Lists the divisors of `size` that are at most `num_ranks`, in words.
@@ -34,4 +34,4 @@ int64_t divided(int64_t size, const std::string& what, const Group& group) {
   return size / num_ranks;
 }
 
-}  // namespace cohort
+}  // namespace cohort::parallel

@@ -22,10 +22,10 @@ std::string ranks_text(int64_t num_ranks) { return std::to_string(num_ranks) + (
 std::string chunks_text(int64_t size, int64_t num_ranks) {
   constexpr int64_t kMost = 8;
   std::string text = "ceil(" + std::to_string(size) + " / " + std::to_string(num_ranks) +
-                     ") = " + std::to_string(chunk_range(size, num_ranks, 0).size()) + " for each of " +
+                     ") = " + std::to_string(mesh::chunk_range(size, num_ranks, 0).size()) + " for each of " +
                      ranks_text(num_ranks) + ", so they have ";
   for (int64_t rank = 0; rank < std::min(num_ranks, kMost); ++rank) {
-    text += (rank > 0 ? ", " : "") + std::to_string(chunk_range(size, num_ranks, rank).size());
+    text += (rank > 0 ? ", " : "") + std::to_string(mesh::chunk_range(size, num_ranks, rank).size());
   }
   return num_ranks > kMost ? text + ", ..." : text;
 }

@@ -1,7 +1,8 @@
 /// Layers whose weights are sharded over the ranks of a tensor-parallel group, for models that are written for it.
 ///
-///     cohort::ColumnParallelLinear up(64, 256, cohort::ColumnParallelOptions{.group = tp});  // of 256 outputs its own
-///     cohort::RowParallelLinear down(256, 64, cohort::RowParallelOptions{.group = tp});      // takes them, gives all of 64
+///     using namespace cohort::parallel;
+///     ColumnParallelLinear up(64, 256, ColumnParallelOptions{.group = tp});  // of 256 outputs its own
+///     RowParallelLinear down(256, 64, RowParallelOptions{.group = tp});      // takes them, gives all of 64
 ///     auto y = down(up(x).relu());                // one all-reduce in forward, one in backward
 ///
 /// Names and meaning follow megatron/core/tensor_parallel/layers.py; defaults are those of a column layer followed by a row
@@ -14,10 +15,10 @@
 ///
 /// Sequence parallel: activations between the layers are sharded evenly along `sequence_dim`. A column layer gathers them; a row
 /// layer and an embedding reduce-scatter them. Modules between them with parameters (norms) see a shard of the positions: call
-/// reduce_sequence_gradients() with those parameters after backward. Dropout there must differ between ranks: parallel_draws.h.
+/// reduce_sequence_gradients() with those parameters after backward. Dropout there must differ between ranks: rng_scope.h.
 ///
 /// `group`: if null, the default group; a rank that is alone has the full weights. Constructors, forward, backward and
-/// whole_weight() are collective. Throws c10::ValueError for sizes that do not fit. Not thread-safe.
+/// full_weight() are collective. Throws c10::ValueError for sizes that do not fit. Not thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +33,7 @@
 #include "cohort/comm/group/process_group.h"
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::parallel {
 
 struct ColumnParallelOptions {
   Group group = {};
@@ -64,10 +65,10 @@ class COHORT_API ColumnParallelLinearImpl : public torch::nn::Module {
 
   /// Copies this rank's shard of [out_features, in_features] and, if the layer has one, of the bias [out_features]. Local. Call
   /// it before fully_shard (else c10::ValueError).
-  void load_whole(const at::Tensor& weight, const at::Tensor& bias = {});
+  void load_full(const at::Tensor& weight, const at::Tensor& bias = {});
   /// Return the full tensors, gathered from all ranks, in new memory.
-  at::Tensor whole_weight() const;
-  at::Tensor whole_bias() const;
+  at::Tensor full_weight() const;
+  at::Tensor full_bias() const;
 
   int64_t in_features, out_features;
   ColumnParallelOptions options;
@@ -101,8 +102,8 @@ class COHORT_API RowParallelLinearImpl : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& input);
 
   /// As in the column layer; the bias is copied as it is.
-  void load_whole(const at::Tensor& weight, const at::Tensor& bias = {});
-  at::Tensor whole_weight() const;
+  void load_full(const at::Tensor& weight, const at::Tensor& bias = {});
+  at::Tensor full_weight() const;
 
   int64_t in_features, out_features;
   RowParallelOptions options;
@@ -131,8 +132,8 @@ class COHORT_API VocabParallelEmbeddingImpl : public torch::nn::Module {
   /// On the CPU throws c10::IndexError for an index outside the table; elsewhere its row is zero.
   at::Tensor forward(const at::Tensor& indices);
 
-  void load_whole(const at::Tensor& weight);
-  at::Tensor whole_weight() const;
+  void load_full(const at::Tensor& weight);
+  at::Tensor full_weight() const;
 
   int64_t num_embeddings, embedding_dim;
   VocabParallelOptions options;
@@ -146,4 +147,25 @@ TORCH_MODULE(VocabParallelEmbedding);
 /// ranks alike. Collective. Throws c10::ValueError for gradients of several dtypes or devices.
 COHORT_API void reduce_sequence_gradients(const std::vector<at::Tensor>& parameters, const Group& group = {});
 
+}  // namespace cohort::parallel
+
+// Old names, until the next release.
+namespace cohort {
+using ColumnParallelOptions [[deprecated("use cohort::parallel::ColumnParallelOptions")]] =
+    parallel::ColumnParallelOptions;
+using ColumnParallelLinearImpl [[deprecated("use cohort::parallel::ColumnParallelLinearImpl")]] =
+    parallel::ColumnParallelLinearImpl;
+using ColumnParallelLinear [[deprecated("use cohort::parallel::ColumnParallelLinear")]] =
+    parallel::ColumnParallelLinear;
+using RowParallelOptions [[deprecated("use cohort::parallel::RowParallelOptions")]] = parallel::RowParallelOptions;
+using RowParallelLinearImpl [[deprecated("use cohort::parallel::RowParallelLinearImpl")]] =
+    parallel::RowParallelLinearImpl;
+using RowParallelLinear [[deprecated("use cohort::parallel::RowParallelLinear")]] = parallel::RowParallelLinear;
+using VocabParallelOptions [[deprecated("use cohort::parallel::VocabParallelOptions")]] =
+    parallel::VocabParallelOptions;
+using VocabParallelEmbeddingImpl [[deprecated("use cohort::parallel::VocabParallelEmbeddingImpl")]] =
+    parallel::VocabParallelEmbeddingImpl;
+using VocabParallelEmbedding [[deprecated("use cohort::parallel::VocabParallelEmbedding")]] =
+    parallel::VocabParallelEmbedding;
+using parallel::reduce_sequence_gradients;
 }  // namespace cohort

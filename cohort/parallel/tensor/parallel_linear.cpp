@@ -13,28 +13,28 @@
 #include "cohort/parallel/tensor/division.h"
 #include "cohort/parallel/tensor/gathered_linear.h"
 #include "cohort/parallel/tensor/parallel_layers.h"
-#include "cohort/parallel/tensor/parts.h"
 #include "cohort/parallel/tensor/regions.h"
+#include "cohort/parallel/tensor/shards.h"
 
-namespace cohort {
+namespace cohort::parallel {
 namespace {
 
 using parallel::place_in;
 
-struct WholeLinear {
+struct FullLinear {
   at::Tensor weight, bias;
 };
 
 // Draws values as torch::nn::Linear does.
-WholeLinear first_values(int64_t in_features, int64_t out_features, bool has_bias) {
+FullLinear first_values(int64_t in_features, int64_t out_features, bool has_bias) {
   const at::NoGradGuard no_grad;
-  WholeLinear whole{at::empty({out_features, in_features}), {}};
-  torch::nn::init::kaiming_uniform_(whole.weight, std::sqrt(5));
+  FullLinear full{at::empty({out_features, in_features}), {}};
+  torch::nn::init::kaiming_uniform_(full.weight, std::sqrt(5));
   if (has_bias) {
     const double bound = 1 / std::sqrt(static_cast<double>(in_features));
-    whole.bias = torch::nn::init::uniform_(at::empty({out_features}), -bound, bound);
+    full.bias = torch::nn::init::uniform_(at::empty({out_features}), -bound, bound);
   }
-  return whole;
+  return full;
 }
 
 void check_features(const char* layer, const at::Tensor& input, int64_t expected, const std::string& why) {
@@ -61,7 +61,7 @@ int64_t pieces_of_gather(const ColumnParallelOptions& options) {
 }
 
 void check_bias(const at::Tensor& own, const at::Tensor& given) {
-  TORCH_CHECK_VALUE(own.defined() == given.defined(), "[cohort] load_whole: the layer has ", own.defined() ? "a" : "no",
+  TORCH_CHECK_VALUE(own.defined() == given.defined(), "[cohort] load_full: the layer has ", own.defined() ? "a" : "no",
                     " bias, but ", given.defined() ? "one" : "none", " was given");
 }
 
@@ -72,10 +72,10 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(int64_t in_features, int64_t 
     : in_features(in_features), out_features(out_features), options(options) {
   check_features(in_features, out_features);
   this->options.gather_pieces = pieces_of_gather(options);
-  const auto whole = first_values(in_features, out_features, options.bias);
+  const auto full = first_values(in_features, out_features, options.bias);
   const auto place = place_in(options.group);
-  weight = register_parameter("weight", parallel::shared_out(whole.weight, Shard(0), place));
-  const auto own_bias = options.bias ? parallel::shared_out(whole.bias, Shard(0), place) : at::Tensor();
+  weight = register_parameter("weight", parallel::scatter_parameter(full.weight, Shard(0), place));
+  const auto own_bias = options.bias ? parallel::scatter_parameter(full.bias, Shard(0), place) : at::Tensor();
   bias = register_parameter("bias", own_bias, options.bias);
 }
 
@@ -83,11 +83,11 @@ ColumnParallelLinearImpl::~ColumnParallelLinearImpl() {
   weight.reset();
   bias.reset();
   parameters_.clear();
-  parallel::forget_ended_parts();
+  parallel::forget_ended_shards();
 }
 
 void ColumnParallelLinearImpl::pretty_print(std::ostream& stream) const {
-  stream << std::boolalpha << "cohort::ColumnParallelLinear(in_features=" << in_features
+  stream << std::boolalpha << "cohort::parallel::ColumnParallelLinear(in_features=" << in_features
          << ", out_features=" << weight.size(0) << " of " << out_features << ", bias=" << bias.defined()
          << ", gather_output=" << options.gather_output << ")";
 }
@@ -116,42 +116,42 @@ at::Tensor ColumnParallelLinearImpl::own_outputs(const at::Tensor& input) {
   return at::linear(everywhere, weight, bias);
 }
 
-void ColumnParallelLinearImpl::load_whole(const at::Tensor& whole_weight, const at::Tensor& whole_bias) {
-  check_bias(bias, whole_bias);
+void ColumnParallelLinearImpl::load_full(const at::Tensor& full_weight, const at::Tensor& full_bias) {
+  check_bias(bias, full_bias);
   const auto place = place_in(options.group);
-  parallel::load_part(weight, whole_weight, Shard(0), {out_features, in_features}, place, "weight");
-  if (bias.defined()) parallel::load_part(bias, whole_bias, Shard(0), {out_features}, place, "bias");
+  parallel::load_shard(weight, full_weight, Shard(0), {out_features, in_features}, place, "weight");
+  if (bias.defined()) parallel::load_shard(bias, full_bias, Shard(0), {out_features}, place, "bias");
 }
 
-at::Tensor ColumnParallelLinearImpl::whole_weight() const {
-  return parallel::put_together(weight, Shard(0), {out_features, in_features}, place_in(options.group));
+at::Tensor ColumnParallelLinearImpl::full_weight() const {
+  return parallel::gather_parameter(weight, Shard(0), {out_features, in_features}, place_in(options.group));
 }
 
-at::Tensor ColumnParallelLinearImpl::whole_bias() const {
+at::Tensor ColumnParallelLinearImpl::full_bias() const {
   TORCH_CHECK_VALUE(bias.defined(), "[cohort] ColumnParallelLinear: the layer has no bias");
-  return parallel::put_together(bias, Shard(0), {out_features}, place_in(options.group));
+  return parallel::gather_parameter(bias, Shard(0), {out_features}, place_in(options.group));
 }
 
 RowParallelLinearImpl::RowParallelLinearImpl(int64_t in_features, int64_t out_features,
                                              const RowParallelOptions& options)
     : in_features(in_features), out_features(out_features), options(options) {
   check_features(in_features, out_features);
-  const auto whole = first_values(in_features, out_features, options.bias);
+  const auto full = first_values(in_features, out_features, options.bias);
   const auto place = place_in(options.group);
-  weight = register_parameter("weight", parallel::shared_out(whole.weight, Shard(1), place));
-  const auto every_bias = options.bias ? parallel::shared_out(whole.bias, Replicate(), place) : at::Tensor();
+  weight = register_parameter("weight", parallel::scatter_parameter(full.weight, Shard(1), place));
+  const auto every_bias = options.bias ? parallel::scatter_parameter(full.bias, Replicate(), place) : at::Tensor();
   bias = register_parameter("bias", every_bias, options.bias);
 }
 
 RowParallelLinearImpl::~RowParallelLinearImpl() {
   weight.reset();
   parameters_.clear();
-  parallel::forget_ended_parts();
+  parallel::forget_ended_shards();
 }
 
 void RowParallelLinearImpl::pretty_print(std::ostream& stream) const {
-  stream << std::boolalpha << "cohort::RowParallelLinear(in_features=" << weight.size(1) << " of " << in_features
-         << ", out_features=" << out_features << ", bias=" << bias.defined()
+  stream << std::boolalpha << "cohort::parallel::RowParallelLinear(in_features=" << weight.size(1) << " of "
+         << in_features << ", out_features=" << out_features << ", bias=" << bias.defined()
          << ", input_is_parallel=" << options.input_is_parallel << ")";
 }
 
@@ -178,15 +178,15 @@ at::Tensor RowParallelLinearImpl::forward(const at::Tensor& input) {
   return bias.defined() ? sum + copy_to_region(bias, options.group) : sum;
 }
 
-void RowParallelLinearImpl::load_whole(const at::Tensor& whole_weight, const at::Tensor& whole_bias) {
-  check_bias(bias, whole_bias);
+void RowParallelLinearImpl::load_full(const at::Tensor& full_weight, const at::Tensor& full_bias) {
+  check_bias(bias, full_bias);
   const auto place = place_in(options.group);
-  parallel::load_part(weight, whole_weight, Shard(1), {out_features, in_features}, place, "weight");
-  if (bias.defined()) parallel::load_part(bias, whole_bias, Replicate(), {out_features}, place, "bias");
+  parallel::load_shard(weight, full_weight, Shard(1), {out_features, in_features}, place, "weight");
+  if (bias.defined()) parallel::load_shard(bias, full_bias, Replicate(), {out_features}, place, "bias");
 }
 
-at::Tensor RowParallelLinearImpl::whole_weight() const {
-  return parallel::put_together(weight, Shard(1), {out_features, in_features}, place_in(options.group));
+at::Tensor RowParallelLinearImpl::full_weight() const {
+  return parallel::gather_parameter(weight, Shard(1), {out_features, in_features}, place_in(options.group));
 }
 
 void reduce_sequence_gradients(const std::vector<at::Tensor>& parameters, const Group& group) {
@@ -200,4 +200,4 @@ void reduce_sequence_gradients(const std::vector<at::Tensor>& parameters, const 
   if (place.group && !gradients.empty()) all_reduce_coalesced(gradients, {.group = place.group});
 }
 
-}  // namespace cohort
+}  // namespace cohort::parallel

@@ -7,7 +7,7 @@
 /// torch::nn::Sequential, or with with_layouts (with_layouts.h).
 ///
 /// Layouts: the placement of a tensor on the mesh, which has one axis. For a plain tensor that goes in or out, `..._layouts` says
-/// which part it is; it becomes a DTensor and is redistributed to the desired layout.
+/// which shard it is; it becomes a DTensor and is redistributed to the desired layout.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ struct ColwiseParallel {
   /// The weight holds this many maps one below the other, such as query, key and value: each of them is sharded.
   int64_t num_parts = 1;
   /// The outputs of each part belong to this many attention heads, which cannot be split: throws c10::ValueError, with the
-  /// division, unless the number of ranks divides it. 0 means no heads.
-  int64_t num_heads = 0;
+  /// division, unless the number of ranks divides it.
+  std::optional<int64_t> num_heads = {};
 };
 
 /// Each rank has some inputs of a linear map, whose outputs are sums over the ranks, or some rows of an embedding.
@@ -79,7 +79,7 @@ struct PrepareModuleInputOutput {
 };
 
 /// The styles that change no parameter.
-using BorderStyle = std::variant<PrepareModuleInput, PrepareModuleOutput, PrepareModuleInputOutput>;
+using InputOutputStyle = std::variant<PrepareModuleInput, PrepareModuleOutput, PrepareModuleInputOutput>;
 /// A style of your own: called with the module, whose parameters it may distribute (dtensor/api/distribute_module.h).
 using OwnStyle = std::function<void(torch::nn::Module& module, const DeviceMesh& mesh)>;
 using ParallelStyle = std::variant<ColwiseParallel, RowwiseParallel, SequenceParallel, PrepareModuleInput,

@@ -20,27 +20,27 @@
 #include "cohort/dtensor/wrapper/wrapper.h"
 #include "cohort/parallel/module/wrapper_base.h"
 #include "cohort/parallel/tensor/division.h"
-#include "cohort/parallel/tensor/layout_border.h"
+#include "cohort/parallel/tensor/input_output_hooks.h"
 
 namespace cohort {
 namespace {
 
 // Takes the place of a child of a Sequential, with the same parameters under the same names.
-class BorderedChild : public parallel::WrapperBase<torch::nn::Module> {
+class HookedChild : public parallel::WrapperBase<torch::nn::Module> {
  public:
-  BorderedChild(torch::nn::AnyModule child, parallel::LayoutBorder border)
-      : WrapperBase("Bordered", child.ptr()), child_(std::move(child)), border_(std::move(border)) {}
+  HookedChild(torch::nn::AnyModule child, parallel::InputOutputHooks hooks)
+      : WrapperBase("WithLayouts", child.ptr()), child_(std::move(child)), hooks_(std::move(hooks)) {}
 
   at::Tensor forward(at::Tensor input) {
-    const auto inside = border_.inputs({std::move(input)});
-    return border_.outputs({child_.forward(inside.front())}).front();
+    const auto inside = hooks_.inputs({std::move(input)});
+    return hooks_.outputs({child_.forward(inside.front())}).front();
   }
   // The child's default arguments keep their values.
   bool _forward_has_default_args() override { return false; }
 
  private:
   torch::nn::AnyModule child_;
-  parallel::LayoutBorder border_;
+  parallel::InputOutputHooks hooks_;
 };
 
 /// A module to which a style is applied.
@@ -82,14 +82,14 @@ class StyleApplication {
       place(at, "weight", rows);
       place(at, "bias", rows);
     }
-    add_border(at, style, Replicate(), Shard(-1));
+    add_hooks(at, style, Replicate(), Shard(-1));
   }
 
   void apply(const StyledPlace& at, const RowwiseParallel& style) const {
     const bool is_table = checked_kind(at, "RowwiseParallel") == MapKind::kEmbedding;
     place(at, "weight", is_table ? Shard(0) : Shard(1));
     place(at, "bias", Replicate());
-    add_border(at, style, is_table ? Placement(Replicate()) : Placement(Shard(-1)), Replicate());
+    add_hooks(at, style, is_table ? Placement(Replicate()) : Placement(Shard(-1)), Replicate());
   }
 
   void apply(const StyledPlace& at, const SequenceParallel& style) const {
@@ -98,13 +98,13 @@ class StyleApplication {
     }
     const Placement cut = Shard(style.sequence_dim);
     if (style.use_local_output || is_in_sequential(at)) {
-      add_border(at, PrepareModuleInputOutput{{cut}, {cut}, false, {cut}, {cut}, style.use_local_output});
+      add_hooks(at, PrepareModuleInputOutput{{cut}, {cut}, false, {cut}, {cut}, style.use_local_output});
     }
   }
 
-  void apply(const StyledPlace& at, const PrepareModuleInput& style) const { add_border(at, style); }
-  void apply(const StyledPlace& at, const PrepareModuleOutput& style) const { add_border(at, style); }
-  void apply(const StyledPlace& at, const PrepareModuleInputOutput& style) const { add_border(at, style); }
+  void apply(const StyledPlace& at, const PrepareModuleInput& style) const { add_hooks(at, style); }
+  void apply(const StyledPlace& at, const PrepareModuleOutput& style) const { add_hooks(at, style); }
+  void apply(const StyledPlace& at, const PrepareModuleInputOutput& style) const { add_hooks(at, style); }
   void apply(const StyledPlace& at, const OwnStyle& style) const { style(at.module, mesh_); }
 
   static MapKind checked_kind(const StyledPlace& at, const char* style) {
@@ -123,7 +123,7 @@ class StyleApplication {
         style.num_parts >= 1 && num_outputs % style.num_parts == 0, "[cohort] parallelize_module: ", at.text(), " has ",
         num_outputs, " outputs, which cannot be split into ", style.num_parts,
         " equal parts\n  hint: set num_parts to the number of maps in one weight, such as 3 for query, key and value");
-    if (style.num_heads != 0) divided(style.num_heads, "attention heads of " + at.text(), mesh_.group(0));
+    if (style.num_heads) parallel::divided(*style.num_heads, "attention heads of " + at.text(), mesh_.group(0));
   }
 
   // A weight that is shared with an earlier module has already been placed.
@@ -133,7 +133,7 @@ class StyleApplication {
     if (!parameter || !parameter->defined()) return;
     const Placements wanted{placement};
     if (!is_dtensor(*parameter)) {
-      distribute_parameter(*parameter, mesh_, wanted, options_.src_rank);
+      dtensor::distribute_parameter(*parameter, mesh_, wanted, options_.src_rank);
       return dtensor::hold(*parameter);
     }
     const auto spec = DTensor(*parameter).spec();
@@ -150,15 +150,15 @@ class StyleApplication {
 
   // Layouts that arise by themselves need no hook. Other layouts do, and plain tensors whose layout must be given.
   template <class Style>
-  void add_border(const StyledPlace& at, const Style& style, const Placement& input, const Placement& output) const {
+  void add_hooks(const StyledPlace& at, const Style& style, const Placement& input, const Placement& output) const {
     const auto in = style.input_layouts.value_or(input), out = style.output_layouts.value_or(output);
     const bool is_told = style.input_layouts || style.output_layouts || style.use_local_output;
     const bool is_needed = !(in == input) || !(out == output) || style.use_local_output;
     if (!(is_in_sequential(at) ? is_told : is_needed)) return;
-    add_border(at, PrepareModuleInputOutput{{in}, {input}, false, {output}, {out}, style.use_local_output});
+    add_hooks(at, PrepareModuleInputOutput{{in}, {input}, false, {output}, {out}, style.use_local_output});
   }
 
-  void add_border(const StyledPlace& at, const BorderStyle& style) const {
+  void add_hooks(const StyledPlace& at, const InputOutputStyle& style) const {
     TORCH_CHECK_NOT_IMPLEMENTED(
         is_in_sequential(at), "[cohort] parallelize_module: ", at.text(), " is ",
         at.parent ? "a member that " + at.parent->name() + " calls by its type" : "what parallelize_module was given",
@@ -168,9 +168,9 @@ class StyleApplication {
     auto& list = *at.parent->as<torch::nn::SequentialImpl>();
     for (auto& child : list) {
       if (child.ptr().get() != &at.module) continue;
-      const auto border = std::make_shared<BorderedChild>(std::move(child), parallel::LayoutBorder(mesh_, style));
-      child = torch::nn::AnyModule(border);
-      at.parent->replace_module(at.name, border);
+      const auto hooked = std::make_shared<HookedChild>(std::move(child), parallel::InputOutputHooks(mesh_, style));
+      child = torch::nn::AnyModule(hooked);
+      at.parent->replace_module(at.name, hooked);
     }
   }
 

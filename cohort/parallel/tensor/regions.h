@@ -1,8 +1,8 @@
 /// Region functions: with them a model's forward pass enters or leaves a part that the ranks of a group compute together.
 /// Backward does the transpose of forward, as in Megatron-LM (megatron/core/tensor_parallel/mappings.py).
 ///
-///     auto hidden = cohort::copy_to_region(x, tp).matmul(own_columns).relu();
-///     auto y = cohort::reduce_from_region(hidden.matmul(own_rows), tp);    // on every rank what one process computes
+///     auto hidden = cohort::parallel::copy_to_region(x, tp).matmul(own_columns).relu();
+///     auto y = cohort::parallel::reduce_from_region(hidden.matmul(own_rows), tp);    // on every rank what one process computes
 ///
 /// | function                  | forward                  | backward                                       |
 /// |---------------------------|--------------------------|------------------------------------------------|
@@ -30,7 +30,7 @@
 #include "cohort/comm/group/process_group.h"
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::parallel {
 
 COHORT_API at::Tensor copy_to_region(const at::Tensor& input, const Group& group = {});
 COHORT_API at::Tensor reduce_from_region(const at::Tensor& input, const Group& group = {});
@@ -59,4 +59,16 @@ COHORT_API at::Tensor reduce_scatter_to_region(const at::Tensor& input, int64_t 
 COHORT_API at::Tensor all_to_all_region(const at::Tensor& input, int64_t scatter_dim, int64_t gather_dim,
                                         const Group& group = {});
 
+}  // namespace cohort::parallel
+
+// Old names, until the next release.
+namespace cohort {
+using parallel::copy_to_region;
+using parallel::reduce_from_region;
+using parallel::scatter_to_region;
+using RegionGradient [[deprecated("use cohort::parallel::RegionGradient")]] = parallel::RegionGradient;
+using GatherOptions [[deprecated("use cohort::parallel::GatherOptions")]] = parallel::GatherOptions;
+using parallel::all_to_all_region;
+using parallel::gather_from_region;
+using parallel::reduce_scatter_to_region;
 }  // namespace cohort

@@ -15,7 +15,7 @@
 #include "cohort/parallel/tensor/group_place.h"
 #include "cohort/parallel/tensor/purpose.h"
 
-namespace cohort {
+namespace cohort::parallel {
 namespace {
 
 using parallel::GroupPlace;
@@ -26,7 +26,7 @@ struct LossCall : torch::CustomClassHolder {
   GroupPlace place;
   ParallelCrossEntropyOptions options;
   int64_t num_classes = 0;
-  IndexRange own;  // classes
+  base::IndexRange own;  // classes
   int64_t class_dim = 0;
   at::ScalarType dtype = at::kFloat;  // of the logits
   at::Tensor weight;                  // of all classes, in the dtype of the computation; undefined if all count equally
@@ -106,9 +106,9 @@ struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossE
   static at::Tensor forward(AutogradContext* context, const LossCallPtr& call, const at::Tensor& logits,
                             const at::Tensor& targets) {
     const auto dim = call->class_dim;
-    const auto whole_targets = targets.unsqueeze(dim);
-    const auto is_ignored = whole_targets.eq(call->options.ignore_index);
-    const auto losses = losses_of(*call, logits.to(at::toOpMathType(logits.scalar_type())), whole_targets, is_ignored);
+    const auto full_targets = targets.unsqueeze(dim);
+    const auto is_ignored = full_targets.eq(call->options.ignore_index);
+    const auto losses = losses_of(*call, logits.to(at::toOpMathType(logits.scalar_type())), full_targets, is_ignored);
     const auto count = losses.weights.sum();
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     context->save_for_backward({losses.probabilities, losses.places, losses.is_own, is_ignored, count, losses.weights});
@@ -200,7 +200,7 @@ at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tens
   call->num_classes = options.num_classes.value_or(own * call->place.num_ranks);
   TORCH_CHECK_VALUE(call->num_classes >= 0, "[cohort] vocab_parallel_cross_entropy: num_classes is ",
                     call->num_classes);
-  call->own = chunk_range(call->num_classes, call->place.num_ranks, call->place.rank);
+  call->own = mesh::chunk_range(call->num_classes, call->place.num_ranks, call->place.rank);
   call->dtype = logits.scalar_type();
   check_classes(*call, own);
   check_targets(*call, logits, targets);
@@ -209,4 +209,4 @@ at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tens
   return VocabParallelCrossEntropy::apply(call, logits, targets);
 }
 
-}  // namespace cohort
+}  // namespace cohort::parallel

@@ -1,7 +1,7 @@
 /// Cross entropy of logits whose classes are sharded over the ranks of a group, as a column layer without gather_output returns
 /// them. No rank ever sees all logits: ranks exchange three numbers per position, and nothing in backward.
 ///
-///     auto loss = cohort::vocab_parallel_cross_entropy(own_logits, targets, {.group = tp});
+///     auto loss = cohort::parallel::vocab_parallel_cross_entropy(own_logits, targets, {.group = tp});
 ///
 /// Value and gradients equal torch.nn.functional.cross_entropy of all logits together, up to rounding.
 #pragma once
@@ -15,7 +15,7 @@
 #include "cohort/comm/group/process_group.h"
 #include "cohort/export.h"
 
-namespace cohort {
+namespace cohort::parallel {
 
 struct ParallelCrossEntropyOptions {
   /// If null, the default group; a rank that is alone has all classes.
@@ -42,4 +42,11 @@ struct ParallelCrossEntropyOptions {
 COHORT_API at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
                                                    const ParallelCrossEntropyOptions& options = {});
 
+}  // namespace cohort::parallel
+
+// Old names, until the next release.
+namespace cohort {
+using ParallelCrossEntropyOptions [[deprecated("use cohort::parallel::ParallelCrossEntropyOptions")]] =
+    parallel::ParallelCrossEntropyOptions;
+using parallel::vocab_parallel_cross_entropy;
 }  // namespace cohort

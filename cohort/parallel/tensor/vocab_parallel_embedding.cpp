@@ -8,10 +8,10 @@
 #include "cohort/parallel/module/sharded_tensors.h"
 #include "cohort/parallel/tensor/division.h"
 #include "cohort/parallel/tensor/parallel_layers.h"
-#include "cohort/parallel/tensor/parts.h"
 #include "cohort/parallel/tensor/regions.h"
+#include "cohort/parallel/tensor/shards.h"
 
-namespace cohort {
+namespace cohort::parallel {
 namespace {
 
 using parallel::place_in;
@@ -43,27 +43,27 @@ VocabParallelEmbeddingImpl::VocabParallelEmbeddingImpl(int64_t num_embeddings, i
   auto& padding = this->options.padding_idx;
   if (padding) padding = checked_padding(*padding, num_embeddings);
   const at::NoGradGuard no_grad;
-  const auto whole = at::empty({num_embeddings, embedding_dim}).normal_();
-  if (padding) whole[*padding].zero_();
+  const auto full = at::empty({num_embeddings, embedding_dim}).normal_();
+  if (padding) full[*padding].zero_();
   const at::AutoGradMode with_grad(true);
-  weight = register_parameter("weight", parallel::shared_out(whole, Shard(0), place_in(options.group)));
+  weight = register_parameter("weight", parallel::scatter_parameter(full, Shard(0), place_in(options.group)));
 }
 
 VocabParallelEmbeddingImpl::~VocabParallelEmbeddingImpl() {
   weight.reset();
   parameters_.clear();
-  parallel::forget_ended_parts();
+  parallel::forget_ended_shards();
 }
 
 void VocabParallelEmbeddingImpl::pretty_print(std::ostream& stream) const {
-  stream << "cohort::VocabParallelEmbedding(num_embeddings=" << weight.size(0) << " of " << num_embeddings
+  stream << "cohort::parallel::VocabParallelEmbedding(num_embeddings=" << weight.size(0) << " of " << num_embeddings
          << ", embedding_dim=" << embedding_dim << ")";
 }
 
 at::Tensor VocabParallelEmbeddingImpl::forward(const at::Tensor& indices) {
   check_in_table(indices, num_embeddings);
   const auto place = place_in(options.group);
-  const auto own = chunk_range(num_embeddings, place.num_ranks, place.rank);
+  const auto own = mesh::chunk_range(num_embeddings, place.num_ranks, place.rank);
   const auto local = indices - own.begin;
   const auto is_elsewhere = local.lt(0).logical_or_(local.ge(own.size()));
   const auto padding = options.padding_idx ? *options.padding_idx - own.begin : -1;
@@ -82,13 +82,13 @@ at::Tensor VocabParallelEmbeddingImpl::forward(const at::Tensor& indices) {
   return reduce_scatter_to_region(rows, options.sequence_dim, options.group);
 }
 
-void VocabParallelEmbeddingImpl::load_whole(const at::Tensor& whole_weight) {
-  parallel::load_part(weight, whole_weight, Shard(0), {num_embeddings, embedding_dim}, place_in(options.group),
-                      "weight");
+void VocabParallelEmbeddingImpl::load_full(const at::Tensor& full_weight) {
+  parallel::load_shard(weight, full_weight, Shard(0), {num_embeddings, embedding_dim}, place_in(options.group),
+                       "weight");
 }
 
-at::Tensor VocabParallelEmbeddingImpl::whole_weight() const {
-  return parallel::put_together(weight, Shard(0), {num_embeddings, embedding_dim}, place_in(options.group));
+at::Tensor VocabParallelEmbeddingImpl::full_weight() const {
+  return parallel::gather_parameter(weight, Shard(0), {num_embeddings, embedding_dim}, place_in(options.group));
 }
 
-}  // namespace cohort
+}  // namespace cohort::parallel

@@ -1,7 +1,7 @@
 /// with_layouts: wraps a module so that tensors are redistributed on their way in and out, for modules that are not children of a
 /// torch::nn::Sequential: a full model, or a member of your own.
 ///
-///     auto model = cohort::with_layouts(gpt, mesh["tp"], cohort::PrepareModuleInputOutput{
+///     auto model = cohort::parallel::with_layouts(gpt, mesh["tp"], cohort::PrepareModuleInputOutput{
 ///         .input_layouts = {cohort::Replicate()}, .desired_input_layouts = {cohort::Shard(1)},     // each rank some positions
 ///         .output_layouts = {cohort::Shard(-1)}, .desired_output_layouts = {cohort::Replicate()}});
 ///     at::Tensor logits = model(tokens);                                                           // plain again
@@ -17,7 +17,7 @@
 #include "cohort/parallel/fsdp/pass_arguments.h"
 #include "cohort/parallel/module/signature.h"
 #include "cohort/parallel/module/wrapper_base.h"
-#include "cohort/parallel/tensor/layout_border.h"
+#include "cohort/parallel/tensor/input_output_hooks.h"
 
 namespace cohort {
 
@@ -25,30 +25,34 @@ namespace parallel::detail {
 
 /// The wrapper without forward.
 template <class Net>
-class BorderedNet : public WrapperBase<Net> {
+class HookedNet : public WrapperBase<Net> {
  public:
-  BorderedNet(std::shared_ptr<Net> net, LayoutBorder border)
-      : WrapperBase<Net>("WithLayouts", std::move(net)), border_(std::move(border)) {}
+  HookedNet(std::shared_ptr<Net> net, InputOutputHooks hooks)
+      : WrapperBase<Net>("WithLayouts", std::move(net)), hooks_(std::move(hooks)) {}
 
   template <class... Arguments>
   auto call(Arguments&&... arguments) {
     const auto run = [this](auto&&... each) { return this->module().forward(std::forward<decltype(each)>(each)...); };
-    const auto enter = [this](std::vector<at::Tensor> tensors) { return border_.inputs(std::move(tensors)); };
+    const auto enter = [this](std::vector<at::Tensor> tensors) { return hooks_.inputs(std::move(tensors)); };
     auto result = fsdp::with_exchanged_tensors(run, enter, std::forward<Arguments>(arguments)...);
-    const auto tensors = border_.outputs(fsdp::tensors_in(result));
+    const auto tensors = hooks_.outputs(fsdp::tensors_in(result));
     size_t next = 0;
     return move_tensors(std::move(result), fsdp::PutTensors{&tensors, &next});
   }
 
  private:
-  LayoutBorder border_;
+  InputOutputHooks hooks_;
 };
 
 }  // namespace parallel::detail
 
+}  // namespace cohort
+
+namespace cohort::parallel {
+
 template <class Net, class Signature = parallel::ForwardSignature<Net>>
-class WithLayoutsImpl final : public parallel::WrapperWithForward<parallel::detail::BorderedNet<Net>, Net, Signature> {
-  using Base = parallel::WrapperWithForward<parallel::detail::BorderedNet<Net>, Net, Signature>;
+class WithLayoutsImpl final : public parallel::WrapperWithForward<parallel::detail::HookedNet<Net>, Net, Signature> {
+  using Base = parallel::WrapperWithForward<parallel::detail::HookedNet<Net>, Net, Signature>;
 
  public:
   using Base::Base;
@@ -57,18 +61,18 @@ class WithLayoutsImpl final : public parallel::WrapperWithForward<parallel::deta
 template <class Net, class Signature = parallel::ForwardSignature<Net>>
 class WithLayouts : public parallel::WrapperHolder<WithLayoutsImpl<Net, Signature>, Net> {
   using Impl = WithLayoutsImpl<Net, Signature>;
+  using Holder = parallel::WrapperHolder<Impl, Net>;
 
  public:
-  /// Throws as parallel::LayoutBorder.
-  WithLayouts(std::shared_ptr<Net> net, const DeviceMesh& mesh, const BorderStyle& style)
-      : parallel::WrapperHolder<Impl, Net>(
-            std::make_shared<Impl>(std::move(net), parallel::LayoutBorder(mesh, style))) {}
-  /*implicit*/ WithLayouts(std::nullptr_t) : parallel::WrapperHolder<Impl, Net>(nullptr) {}
+  using Holder::Holder;
+  /// Throws as parallel::InputOutputHooks.
+  WithLayouts(std::shared_ptr<Net> net, const DeviceMesh& mesh, const InputOutputStyle& style)
+      : Holder(std::make_shared<Impl>(std::move(net), parallel::InputOutputHooks(mesh, style))) {}
 };
 
 /// `net`: a holder, or a std::shared_ptr to a module. Layouts count the tensors among forward's arguments and results.
 template <class Net>
-auto with_layouts(const Net& net, const DeviceMesh& mesh, const BorderStyle& style) {
+auto with_layouts(const Net& net, const DeviceMesh& mesh, const InputOutputStyle& style) {
   if constexpr (requires { typename Net::ContainedType; }) {
     return WithLayouts<typename Net::ContainedType>(net.ptr(), mesh, style);
   } else {
@@ -76,4 +80,9 @@ auto with_layouts(const Net& net, const DeviceMesh& mesh, const BorderStyle& sty
   }
 }
 
+}  // namespace cohort::parallel
+
+// Old names, until the next release.
+namespace cohort {
+using parallel::with_layouts;
 }  // namespace cohort

@@ -17,7 +17,7 @@ torch::optim::OptimizerParamGroup with_params(const torch::optim::OptimizerParam
   return {std::move(params), group.options().clone()};
 }
 
-void LentOptions::exchange() {
+void SwappedOptions::exchange() {
   for (size_t i = 0; i < shown_.size(); ++i) {
     std::swap(shown_[i], local_[i]);
     std::swap(shown_[i].params(), local_[i].params());

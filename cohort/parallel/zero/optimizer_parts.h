@@ -19,12 +19,12 @@ torch::optim::OptimizerParamGroup with_params(const torch::optim::OptimizerParam
 
 /// While it lives, `local` works with the option objects of `shown`, which has as many groups, not with copies: the program's
 /// settings there count, and settings of the local optimizer are seen there. References to them stay valid.
-class LentOptions {
+class SwappedOptions {
  public:
-  LentOptions(ParamGroups& shown, ParamGroups& local) : shown_(shown), local_(local) { exchange(); }
-  ~LentOptions() { exchange(); }
-  LentOptions(const LentOptions&) = delete;
-  LentOptions& operator=(const LentOptions&) = delete;
+  SwappedOptions(ParamGroups& shown, ParamGroups& local) : shown_(shown), local_(local) { exchange(); }
+  ~SwappedOptions() { exchange(); }
+  SwappedOptions(const SwappedOptions&) = delete;
+  SwappedOptions& operator=(const SwappedOptions&) = delete;
 
  private:
   void exchange();

@@ -9,6 +9,7 @@
 #include <typeinfo>
 
 #include "cohort/base/log/log.h"
+#include "cohort/comm/collectives/object_collectives.h"
 #include "cohort/comm/group/group_backend.h"
 #include "cohort/parallel/zero/optimizer_parts.h"
 #include "cohort/parallel/zero/partition.h"
@@ -147,7 +148,7 @@ void ZeroRedundancyOptimizer::adopt_groups() {
   is_trainable_ = trainability();
   share_parameters();
   build_param_buckets();
-  whole_.reset();
+  full_.reset();
 }
 
 void ZeroRedundancyOptimizer::repartition() {
@@ -242,7 +243,7 @@ at::Tensor ZeroRedundancyOptimizer::step_and_sync(LossClosure closure) {
   if (shared_) return step_in_one_memory(closure);
   at::Tensor loss;
   {
-    const zero::LentOptions lent(param_groups_, local_->param_groups());
+    const zero::SwappedOptions swapped(param_groups_, local_->param_groups());
     loss = local_->step(std::move(closure));
   }
   sync_params();
@@ -258,7 +259,7 @@ at::Tensor ZeroRedundancyOptimizer::step_in_one_memory(const LossClosure& closur
   }
   shared_->meet();
   {
-    const zero::LentOptions lent(param_groups_, local_->param_groups());
+    const zero::SwappedOptions swapped(param_groups_, local_->param_groups());
     local_->step();
   }
   shared_->meet();
@@ -299,7 +300,7 @@ void ZeroRedundancyOptimizer::step_part(const ParamList& params, ParamList gradi
     }
     ~Exchanged() { exchange(); }
   };
-  const zero::LentOptions lent(param_groups_, local_->param_groups());
+  const zero::SwappedOptions swapped(param_groups_, local_->param_groups());
   Exchanged part{local_->param_groups(), std::vector<ParamList>(param_groups_.size()), params, gradients};
   for (const auto& param : params) part.parts[places_.at(param.unsafeGetTensorImpl()).group].push_back(param);
   part.exchange();
@@ -308,63 +309,49 @@ void ZeroRedundancyOptimizer::step_part(const ParamList& params, ParamList gradi
 
 void ZeroRedundancyOptimizer::consolidate_state_dict(int to) {
   adopt_groups();
-  whole_.reset();
+  full_.reset();
   auto parts = gather_bytes(zero::bytes_of(*local_), to);
   if (rank_ != to) return;
-  auto whole = whole_optimizer();
+  auto full = full_optimizer();
   for (int rank = 0; rank < world_size_; ++rank) {
     const auto part = make_optimizer_(groups_of(rank));
     zero::load_bytes(*part, std::exchange(parts[rank], {}), c10::kCPU);
-    zero::move_state(*part, *whole);
+    zero::move_state(*part, *full);
   }
-  whole_ = std::move(whole);
+  full_ = std::move(full);
 }
 
-// Uses broadcasts, one rank after the other, as PyTorch does.
-std::vector<std::string> ZeroRedundancyOptimizer::gather_bytes(std::string own, int to) const {
+std::vector<std::string> ZeroRedundancyOptimizer::gather_bytes(const std::string& own, int to) const {
   TORCH_CHECK_VALUE(to >= 0 && to < world_size_, "[cohort] consolidate_state_dict: rank ", to,
                     " is not one of the group's ", world_size_);
-  std::vector<std::string> parts(rank_ == to ? world_size_ : 0);
-  for (int rank = 0; rank < world_size_; ++rank) {
-    if (rank == to) continue;
-    const auto size = at::full({1}, static_cast<int64_t>(own.size()), at::TensorOptions(at::kLong).device(device_));
-    broadcast(size, group_rank(rank), {.group = group_});
-    const auto count = size.item<int64_t>();
-    const auto options = at::TensorOptions(at::kByte).device(device_);
-    const auto bytes = rank_ == rank ? at::from_blob(own.data(), {count}, at::kByte).to(options, false, /*copy=*/true)
-                                     : at::empty({count}, options);
-    broadcast(bytes, group_rank(rank), {.group = group_});
-    if (rank_ != to) continue;
-    const auto on_host = bytes.cpu();
-    parts[rank].assign(static_cast<const char*>(on_host.data_ptr()), count);
-  }
-  if (rank_ == to) parts[rank_] = std::move(own);
+  BytesList parts(rank_ == to ? static_cast<size_t>(world_size_) : 0);
+  gather_object(own, rank_ == to ? &parts : nullptr, group_rank(to), {.group = group_});
   return parts;
 }
 
-std::unique_ptr<Optimizer> ZeroRedundancyOptimizer::whole_optimizer() const {
-  auto whole = make_optimizer_(param_groups_);
-  whole->state().clear();
-  return whole;
+std::unique_ptr<Optimizer> ZeroRedundancyOptimizer::full_optimizer() const {
+  auto full = make_optimizer_(param_groups_);
+  full->state().clear();
+  return full;
 }
 
 Optimizer& ZeroRedundancyOptimizer::state_dict() const {
-  TORCH_CHECK(whole_,
+  TORCH_CHECK(full_,
               "Optimizer state has not been consolidated on this rank. Please call `consolidate_state_dict(to=", rank_,
               ")` on all ranks beforehand if you meant to save the global state.");
-  for (size_t i = 0; i < whole_->param_groups().size(); ++i) {
-    whole_->param_groups()[i].set_options(param_groups_[i].options().clone());
+  for (size_t i = 0; i < full_->param_groups().size(); ++i) {
+    full_->param_groups()[i].set_options(param_groups_[i].options().clone());
   }
-  return *whole_;
+  return *full_;
 }
 
-void ZeroRedundancyOptimizer::load_state_dict(const Optimizer& whole) {
+void ZeroRedundancyOptimizer::load_state_dict(const Optimizer& full) {
   adopt_groups();
   const Optimizer& part_here = *local_;
-  TORCH_CHECK_TYPE(typeid(whole) == typeid(part_here),
+  TORCH_CHECK_TYPE(typeid(full) == typeid(part_here),
                    "[cohort] load_state_dict takes an optimizer of the wrapped kind over all parameters, such as "
-                   "state_dict() or whole_optimizer() returns");
-  const auto& theirs = whole.param_groups();
+                   "state_dict() or full_optimizer() returns");
+  const auto& theirs = full.param_groups();
   TORCH_CHECK_VALUE(theirs.size() == param_groups_.size(),
                     "loaded state dict has a different number of parameter groups");
   for (size_t i = 0; i < theirs.size(); ++i) {
@@ -377,23 +364,23 @@ void ZeroRedundancyOptimizer::load_state_dict(const Optimizer& whole) {
     part->param_groups()[i].set_options(theirs[i].options().clone());
     for (size_t j = 0; j < theirs[i].params().size(); ++j) {
       const auto* own = param_groups_[i].params()[j].unsafeGetTensorImpl();
-      const auto found = whole.state().find(theirs[i].params()[j].unsafeGetTensorImpl());
-      if (found == whole.state().end() || places_.at(own).owner != rank_) continue;
+      const auto found = full.state().find(theirs[i].params()[j].unsafeGetTensorImpl());
+      if (found == full.state().end() || places_.at(own).owner != rank_) continue;
       part->state()[const_cast<c10::TensorImpl*>(own)] = found->second->clone();
     }
   }
   const auto bytes = zero::bytes_of(*part);
   local_->state().clear();
-  const zero::LentOptions lent(param_groups_, local_->param_groups());
+  const zero::SwappedOptions swapped(param_groups_, local_->param_groups());
   zero::load_bytes(*local_, bytes, device_);
 }
 
 void ZeroRedundancyOptimizer::save(torch::serialize::OutputArchive& archive) const { state_dict().save(archive); }
 
 void ZeroRedundancyOptimizer::load(torch::serialize::InputArchive& archive) {
-  const auto whole = whole_optimizer();
-  whole->load(archive);
-  load_state_dict(*whole);
+  const auto full = full_optimizer();
+  full->load(archive);
+  load_state_dict(*full);
 }
 
 std::unique_ptr<JoinHook> ZeroRedundancyOptimizer::join_hook(const JoinOptions&) {

@@ -103,14 +103,14 @@ class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer,
   /// checkpoint::save_checkpoint. It lives until the next consolidate_state_dict or add_param_group.
   /// Throws c10::Error on a rank that does not have the state (PyTorch's text).
   torch::optim::Optimizer& state_dict() const;
-  /// Loads the options, and this rank's part of the state, as deep copies. Parameters are identified by their places in the
-  /// groups, so `whole` may come from another number of ranks, or from another model. Parameters without a state in it have none
+  /// Loads the options, and this rank's shard of the state, as deep copies. Parameters are identified by their places in the
+  /// groups, so `full` may come from another number of ranks, or from another model. Parameters without a state in it have none
   /// afterwards.
   /// Throws c10::TypeError for another kind of optimizer, c10::ValueError for other groups (PyTorch's texts).
-  void load_state_dict(const torch::optim::Optimizer& whole);
+  void load_state_dict(const torch::optim::Optimizer& full);
   /// Returns an optimizer into which to read a checkpoint, for load_state_dict: of the wrapped kind, over all parameters, without
   /// their state.
-  std::unique_ptr<torch::optim::Optimizer> whole_optimizer() const;
+  std::unique_ptr<torch::optim::Optimizer> full_optimizer() const;
 
   /// torch::save and torch::load of this object: as state_dict() and load_state_dict(), with the file of an ordinary optimizer.
   void save(torch::serialize::OutputArchive& archive) const override;
@@ -149,7 +149,7 @@ class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer,
   at::Tensor step_in_one_memory(const LossClosure& closure);
   void sync_params();
   // Returns the bytes of each rank on rank `to`, elsewhere an empty list.
-  std::vector<std::string> gather_bytes(std::string own, int to) const;
+  std::vector<std::string> gather_bytes(const std::string& own, int to) const;
   // Updates these parameters, all of them this rank's, with the local optimizer, using `gradients` as their gradients.
   void step_part(const std::vector<at::Tensor>& params, std::vector<at::Tensor> gradients);
 
@@ -166,7 +166,7 @@ class COHORT_API ZeroRedundancyOptimizer final : public torch::optim::Optimizer,
   std::vector<bool> is_trainable_;
   std::vector<std::vector<at::Tensor>> buckets_;    // by owner, a flat tensor for each of its devices
   std::unique_ptr<zero::SharedParameters> shared_;  // null if every rank has parameters of its own
-  std::unique_ptr<torch::optim::Optimizer> whole_;
+  std::unique_ptr<torch::optim::Optimizer> full_;
 };
 
 }  // namespace cohort

@@ -26,12 +26,12 @@ enum Importance : uint8_t {
   kMemory
 };
 
-std::string of_total(int64_t part, int64_t total) {
-  return total > 0 ? fmt::format("{}/{}", part, total) : std::to_string(part);
+std::string of_total(int64_t part, std::optional<int64_t> total) {
+  return total ? fmt::format("{}/{}", part, *total) : std::to_string(part);
 }
 
 std::string bar_of(const EpochFigures& figures) {
-  const double part = static_cast<double>(figures.step) / static_cast<double>(figures.num_steps);
+  const double part = static_cast<double>(figures.step) / static_cast<double>(std::max<int64_t>(*figures.num_steps, 1));
   const auto filled = static_cast<int>(std::clamp(part, 0.0, 1.0) * kBarColumns);
   const bool has_head = filled > 0 && filled < kBarColumns;
   return fmt::format("[{}{}{}]", std::string(static_cast<size_t>(has_head ? filled - 1 : filled), '='),
@@ -39,7 +39,7 @@ std::string bar_of(const EpochFigures& figures) {
 }
 
 void add_title(std::vector<LinePart>& parts, const EpochFigures& figures) {
-  const std::string number = figures.epoch < 0 ? "" : " " + of_total(figures.epoch + 1, figures.num_epochs);
+  const std::string number = figures.epoch ? " " + of_total(*figures.epoch + 1, figures.num_epochs) : "";
   parts.push_back({figures.label + number, kTitle});
 }
 
@@ -70,9 +70,9 @@ void add_memory(std::vector<LinePart>& parts, const EpochFigures& figures) {
 
 void add_time_left(std::vector<LinePart>& parts, const EpochFigures& figures) {
   const int64_t steps_here = figures.step - figures.first_step;
-  if (figures.num_steps <= 0 || steps_here <= 0) return;
+  if (!figures.num_steps || steps_here <= 0) return;
   const double left =
-      figures.seconds / static_cast<double>(steps_here) * static_cast<double>(figures.num_steps - figures.step);
+      figures.seconds / static_cast<double>(steps_here) * static_cast<double>(*figures.num_steps - figures.step);
   parts.push_back({"ETA " + clock_text(left), kTimeLeft, true});
 }
 
@@ -81,7 +81,7 @@ void add_time_left(std::vector<LinePart>& parts, const EpochFigures& figures) {
 std::vector<LinePart> epoch_parts(const EpochFigures& figures, bool has_bar) {
   std::vector<LinePart> parts;
   add_title(parts, figures);
-  if (has_bar && figures.num_steps > 0) parts.push_back({bar_of(figures), kBar});
+  if (has_bar && figures.num_steps) parts.push_back({bar_of(figures), kBar});
   parts.push_back({"step " + of_total(figures.step, figures.num_steps), kDone});
   add_metrics(parts, figures);
   add_speed(parts, figures);

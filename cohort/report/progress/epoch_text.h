@@ -13,10 +13,10 @@ namespace cohort::report {
 
 struct EpochFigures {
   std::string label = "epoch";
-  int64_t epoch = 0;       ///< from 0; a negative number is not shown
-  int64_t num_epochs = 0;  ///< 0 means that it is not known
+  std::optional<int64_t> epoch = {};       ///< from 0
+  std::optional<int64_t> num_epochs = {};  ///< absent if not known
   int64_t step = 0;
-  int64_t num_steps = 0;  ///< 0 means that it is not known
+  std::optional<int64_t> num_steps = {};  ///< absent if not known
   int64_t first_step = 0;
   double seconds = 0.0;     ///< since first_step
   int64_t num_samples = 0;  ///< since first_step, of all ranks

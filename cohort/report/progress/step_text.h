@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace cohort::report {
 
 struct StepFigures {
   int64_t step = 0;
-  int64_t total_steps = 0;
+  std::optional<int64_t> total_steps = {};  ///< absent if not known
   int64_t first_step = 0;
   double seconds = 0.0;  ///< since first_step
   int64_t done = 0;      ///< units since first_step

@@ -75,7 +75,7 @@ std::string_view first_columns(std::string_view text, size_t columns) {
   return text.substr(0, end);
 }
 
-std::string fitted_line(const std::vector<LinePart>& all_parts, size_t columns, bool has_colour) {
+std::string fitted_line(const std::vector<LinePart>& all_parts, size_t columns, bool has_color) {
   std::vector<LinePart> parts = all_parts;
   for (LinePart& part : parts) part.text = without_controls(std::move(part.text));
   while (columns > 0 && parts.size() > 1 && width_of(parts) > columns) {
@@ -87,11 +87,11 @@ std::string fitted_line(const std::vector<LinePart>& all_parts, size_t columns, 
   std::string line;
   bool is_dim = false;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (has_colour && parts[i].is_dim != is_dim) line += parts[i].is_dim ? kDim : kPlain;
+    if (has_color && parts[i].is_dim != is_dim) line += parts[i].is_dim ? kDim : kPlain;
     is_dim = parts[i].is_dim;
     line += (i > 0 ? std::string(kBetweenParts) : "") + parts[i].text;
   }
-  return line + (has_colour && is_dim ? kPlain : "");
+  return line + (has_color && is_dim ? kPlain : "");
 }
 
 }  // namespace cohort::report

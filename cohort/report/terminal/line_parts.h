@@ -21,8 +21,8 @@ size_t num_columns(std::string_view text);
 /// Returns the beginning of the text that fits `columns`.
 std::string_view first_columns(std::string_view text, size_t columns);
 
-/// Joins the parts with two spaces, at most `columns` wide; 0 means no limit. `has_colour` shows dim parts in a dim color.
+/// Joins the parts with two spaces, at most `columns` wide; 0 means no limit. `has_color` shows dim parts in a dim color.
 /// Replaces control characters with "?".
-std::string fitted_line(const std::vector<LinePart>& parts, size_t columns, bool has_colour);
+std::string fitted_line(const std::vector<LinePart>& parts, size_t columns, bool has_color);
 
 }  // namespace cohort::report

@@ -56,7 +56,7 @@ void write_above_open_lines(std::string_view message) {
 
 LiveLine::LiveLine(int fd, LineKind kind) : fd_(fd) {
   is_terminal_ = kind == LineKind::kAuto ? base::is_clever_terminal(fd) : kind == LineKind::kTerminal;
-  has_colour_ = is_terminal_ && base::get_env("NO_COLOR").value_or("").empty() && base::is_term_clever();
+  has_color_ = is_terminal_ && base::get_env("NO_COLOR").value_or("").empty() && base::is_term_clever();
 }
 
 LiveLine::~LiveLine() { end(); }
@@ -97,7 +97,7 @@ std::string LiveLine::eraser() const {
 void LiveLine::open(const std::vector<LinePart>& parts) {
   const size_t columns = terminal_columns(fd_);
   const size_t width = columns > 1 ? columns - 1 : 0;
-  line_ = fitted_line(parts, width, has_colour_);
+  line_ = fitted_line(parts, width, has_color_);
   drawn_columns_ = num_columns(fitted_line(parts, width, false));
   if (is_open_) return;
   is_open_ = true;

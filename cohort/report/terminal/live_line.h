@@ -52,7 +52,7 @@ class LiveLine {
 
   const int fd_;
   bool is_terminal_ = false;
-  bool has_colour_ = false;
+  bool has_color_ = false;
   bool is_open_ = false;
   std::string line_;
   size_t drawn_columns_ = 0;

@@ -385,7 +385,7 @@ Result<std::unique_ptr<Group>> Group::join(const GroupOptions& options) {
        .channel = [raw](int source, int destination) { return raw->segment.channel(source, destination); },
        .global_ranks = options.global_ranks,
        .regions = &raw->regions,
-       .neighbours = raw,
+       .neighbors = raw,
        .trace = &raw->trace});
   return std::unique_ptr<Group>(new Group(std::move(state)));
 }

@@ -35,7 +35,7 @@ inline int name_of_rank(const GroupOptions& options, int rank) {
 /// Returns null, or kArgument.
 Outcome check_root(int root, int world_size);
 
-struct Group::State final : Neighbours {
+struct Group::State final : Neighbors {
   State(const GroupOptions& group_options, SharedMemoryPtr shared_memory);
 
   GroupOptions options;

@@ -9,8 +9,8 @@ struct Avx512Bf16 : Avx512 {
   using Avx512::narrow;
 
   COHORT_SHM_INLINE static U16 narrow(const F32 (&from)[2], BFloat16) {
-    constexpr int kQuietNan = 0x01, kDenormal = 0x20, kSignallingNan = 0x80;
-    constexpr int kSpecial = kQuietNan | kDenormal | kSignallingNan;
+    constexpr int kQuietNan = 0x01, kDenormal = 0x20, kSignalingNan = 0x80;
+    constexpr int kSpecial = kQuietNan | kDenormal | kSignalingNan;
     const __mmask16 even = _mm512_fpclass_ps_mask(from[0], kSpecial);
     const __mmask16 odd = _mm512_fpclass_ps_mask(from[1], kSpecial);
     if (__builtin_expect(!_kortestz_mask16_u8(even, odd), 0)) return narrow_bfloat16<U16>(from);

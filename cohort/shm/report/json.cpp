@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kTraceVersion = "2.10";
 /// torchfrtrace only knows the operations of c10d.
-constexpr const char* kAllocateForAnalyser = "new_window";
+constexpr const char* kAllocateForAnalyzer = "new_window";
 
 std::string write_json(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -231,7 +231,7 @@ std::string to_pickle(const ProcessTrace& trace, int global_rank) {
     const GroupTrace& group = trace.groups[place];
     if (global_rank_of(group, rank.rank) != global_rank) return;
     const std::string operation =
-        record.kind == OpKind::kAllocate ? kAllocateForAnalyser : operation_name(record, rank.rank);
+        record.kind == OpKind::kAllocate ? kAllocateForAnalyzer : operation_name(record, rank.rank);
     Json entry = to_entry(record, global_rank, "gloo:" + operation, place, {names[place], group.description});
     entry["time_discovered_started_ns"] = record.started_ns ? Json(*record.started_ns) : Json();
     const auto completed = completed_ns(record);

@@ -13,7 +13,7 @@
 /// goes into quarantine (Arena::quarantine). A receiver that was stopped while the sender gave up never reports success.
 ///
 /// Timeouts count from the call. After a mismatch, or a failure in the middle of a transfer, later transfers between the two
-/// ranks fail with the same cause. Other transfers go on, unless Neighbours says that the group has failed.
+/// ranks fail with the same cause. Other transfers go on, unless Neighbors says that the group has failed.
 #pragma once
 
 #include <chrono>
@@ -61,14 +61,14 @@ class Exchange {
   /// Blocks until no send is pending. Returns false if the limit is over before. Leaves receives as they are.
   virtual bool wait_for_sends(std::chrono::milliseconds limit) = 0;
 
-  /// Makes a waiting thread ask Neighbours at once instead of after its current sleep. Any thread, also from Neighbours.
+  /// Makes a waiting thread ask Neighbors at once instead of after its current sleep. Any thread, also from Neighbors.
   virtual void interrupt() = 0;
 };
 
 /// The exchange's view of its group. Any thread; called with the exchange locked, so only interrupt() may be called from here.
-class Neighbours {
+class Neighbors {
  public:
-  virtual ~Neighbours() = default;
+  virtual ~Neighbors() = default;
   /// Returns why this rank can do nothing more: the group has failed, or abort() was called. Called for every transfer, so it
   /// must be cheap.
   virtual Outcome failure() = 0;
@@ -77,7 +77,7 @@ class Neighbours {
   virtual Outcome look(int peer) = 0;
   /// Returns "rank 2 (pid 4711 on node-a)" for timeouts; empty if nothing is known of it.
   virtual std::string describe(int /*peer*/) const { return {}; }
-  /// Reports that a transfer failed for a reason other than a wrong argument or a failure of Neighbours.
+  /// Reports that a transfer failed for a reason other than a wrong argument or a failure of Neighbors.
   virtual void report(const Outcome&) {}
 };
 
@@ -97,7 +97,7 @@ struct ExchangeOptions {
   /// The memory of tensors that other ranks can reach. May be null; must outlive the exchange.
   const Regions* regions = nullptr;
   /// Must outlive the exchange.
-  Neighbours* neighbours = nullptr;
+  Neighbors* neighbors = nullptr;
   /// May be null.
   Trace* trace = nullptr;
 };

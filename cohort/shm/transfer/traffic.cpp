@@ -22,7 +22,7 @@ Traffic::Traffic(const ExchangeOptions& options)
       world_size_(options.world_size),
       global_ranks_(options.global_ranks),
       regions_(options.regions),
-      neighbours_(*options.neighbours),
+      neighbors_(*options.neighbors),
       trace_(options.trace),
       own_bell_(*reinterpret_cast<Bell*>(options.channel(options.rank, options.rank))),
       timeout_(options.timeout),
@@ -59,7 +59,7 @@ Outcome Traffic::check(const PendingTransfer& transfer) const {
   }
   // The reason for the first failure between the two says more than that the group has failed by now.
   if (transfer.peer != kAnySource && peers_[transfer.peer].parted) return peers_[transfer.peer].parted;
-  return neighbours_.failure();
+  return neighbors_.failure();
 }
 
 PendingTransferPtr Traffic::post(Kind kind, void* data, Elements elements, int peer, int tag,
@@ -158,7 +158,7 @@ bool Traffic::progress_sends(int rank) {
   const bool has_finished = finish_taken(peer);
   if (const auto refusal = peer.out.refusal()) {
     const auto failure = transfer_mismatch(name_of(rank_), name_of(rank), *refusal);
-    neighbours_.report(failure);
+    neighbors_.report(failure);
     part(rank, failure);
     return true;
   }
@@ -371,7 +371,7 @@ void Traffic::fail(PendingTransfer& transfer, const Outcome& outcome) {
   const auto kind = outcome->kind;
   const bool is_own =
       kind == Failure::Kind::kTimeout || kind == Failure::Kind::kMismatch || kind == Failure::Kind::kObstacle;
-  if (is_own) neighbours_.report(outcome);
+  if (is_own) neighbors_.report(outcome);
   finish(transfer, outcome);
   // The other end may be in the middle of this message.
   if (was_streaming) part(rank, outcome);
@@ -419,14 +419,14 @@ std::vector<Outcome> Traffic::look_at_peers() {
   for (int rank = 0; rank < world_size_; ++rank) {
     const auto concerns = [&](const PendingTransferPtr& transfer) { return transfer->peer == rank; };
     if (rank == rank_) continue;
-    if (is_any || std::any_of(pending_.begin(), pending_.end(), concerns)) lost[rank] = neighbours_.look(rank);
+    if (is_any || std::any_of(pending_.begin(), pending_.end(), concerns)) lost[rank] = neighbors_.look(rank);
   }
   return lost;
 }
 
 void Traffic::look() {
   const auto lost = look_at_peers();
-  const auto failure = neighbours_.failure();
+  const auto failure = neighbors_.failure();
   // Messages that came before a peer was lost count more than the loss, and a refusal explains more than its consequences. Once
   // is enough: it reads all that fits in a channel.
   progress();
@@ -467,7 +467,7 @@ Traffic::Clock::time_point Traffic::next_deadline() const {
 
 Outcome Traffic::timeout_of(const PendingTransfer& transfer) const {
   auto text = timeout_text(transfer);
-  const auto peer = transfer.peer == kAnySource ? "" : neighbours_.describe(transfer.peer);
+  const auto peer = transfer.peer == kAnySource ? "" : neighbors_.describe(transfer.peer);
   if (peer.empty()) return text;
   auto failure = *text;
   failure.causes.insert(failure.causes.begin(), peer + " has not answered");

@@ -32,7 +32,7 @@ class Traffic {
 
   /// Advances every transfer as far as possible now. Returns true if any has advanced.
   bool progress();
-  /// Asks Neighbours, and ends transfers that can never be done. Receives everything that has arrived before.
+  /// Asks Neighbors, and ends transfers that can never be done. Receives everything that has arrived before.
   void look();
   /// Ends transfers whose timeout is over.
   void end_overdue(Clock::time_point now);
@@ -85,7 +85,7 @@ class Traffic {
   const int world_size_;
   const std::vector<int> global_ranks_;
   const Regions* const regions_;
-  Neighbours& neighbours_;
+  Neighbors& neighbors_;
   Trace* const trace_;
   Bell& own_bell_;
   std::chrono::milliseconds timeout_;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "cohort/base/net/address.h"
 #include "cohort/base/text/json_text.h"
 #include "cohort/base/text/text.h"
 #include "cohort/store/keys/waiting.h"
@@ -75,7 +76,7 @@ base::Result<json> EtcdClient::call(const std::string& path, const json& request
     // An attempt that the end of the retry time cut short says nothing about the server, so the error is from the attempt before.
     const bool was_cut_short = limit < kAnswerTime && Pauses::Clock::now() - begin >= limit;
     if (!cause || !was_cut_short) cause = last.answer.error();
-    const auto where = fmt::format("etcd on {}:{}", options_.host, options_.port);
+    const auto where = "etcd on " + base::host_and_port(options_.host, options_.port);
     if (last.is_hopeless) return Error(std::string(kNoTls) + where).caused_by(last.answer.error());
     if (!last.may_be_repeated) return Error(where + " refuses a request").caused_by(last.answer.error());
     if (!pauses.rest()) {

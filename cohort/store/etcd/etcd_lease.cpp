@@ -22,7 +22,7 @@ Result<std::unique_ptr<EtcdLease>> EtcdLease::take(const EtcdClient::Options& op
   const auto id = lease->find_or_grant();
   if (!id) return id.error();
   lease->id_ = *id;
-  lease->keeper_ = std::thread([raw = lease.get()] { raw->keep(); });
+  lease->keep_alive_thread_ = std::thread([raw = lease.get()] { raw->keep(); });
   return lease;
 }
 
@@ -32,7 +32,7 @@ EtcdLease::~EtcdLease() {
     is_ending_ = true;
   }
   ending_.notify_all();
-  if (keeper_.joinable()) keeper_.join();
+  if (keep_alive_thread_.joinable()) keep_alive_thread_.join();
 }
 
 // The key of the lease belongs to the lease as well, so a lease that is found through its key is alive.

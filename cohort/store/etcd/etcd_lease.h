@@ -48,7 +48,7 @@ class EtcdLease {
   std::condition_variable ending_;
   bool is_ending_ = false;
   std::mutex replacing_;
-  std::thread keeper_;
+  std::thread keep_alive_thread_;
 };
 
 }  // namespace cohort::store

@@ -32,8 +32,8 @@ Result<HttpAnswer> HttpClient::post(const std::string& path, const std::string& 
     if (auto connected = connect(timeout); !connected) return connected.error();
   }
   auto answer = exchange(
-      fmt::format("POST {} HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-                  path, base::in_brackets(host_), port_, body.size()) +
+      fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", path,
+                  base::host_and_port(host_, port_), body.size()) +
           body,
       deadline);
   if (!answer) {

@@ -47,7 +47,7 @@ base::Result<base::AddressList> look_up(const std::string& host, int port, base:
 
 std::string name_of(const sockaddr* address) {
   const auto host = base::numeric_address(address);
-  return host.empty() ? "?:?" : fmt::format("{}:{}", base::in_brackets(host), base::port_of(address));
+  return host.empty() ? "?:?" : base::host_and_port(host, base::port_of(address));
 }
 
 void set_port(sockaddr* address, int port) {
@@ -119,7 +119,7 @@ bool is_taken(const Error& error) { return error.message().find("EADDRINUSE") !=
 
 base::Result<std::vector<Listener>> listen_once(const std::string& host, int port, base::IpFamily family) {
   const auto list = look_up(host, port, family, AI_PASSIVE);
-  if (!list) return Error(fmt::format("cannot listen on {}:{}", host, port)).caused_by(list.error());
+  if (!list) return Error("cannot listen on " + base::host_and_port(host, port)).caused_by(list.error());
   std::vector<Listener> listeners;
   std::optional<Error> first_error;
   for (const auto* address = list->get(); address; address = address->ai_next) {
@@ -198,7 +198,8 @@ base::Result<base::Fd> connect_to(const std::string& host, int port, millisecond
       last = Error(fmt::format("{}: {}", name_of(address->ai_addr), base::errno_text(attempt.error)));
     }
   } while (Clock::now() < deadline);
-  return Error(fmt::format("cannot connect to {}:{} within {}", host, port, base::format_duration(timeout)))
+  return Error(fmt::format("cannot connect to {} within {}", base::host_and_port(host, port),
+                           base::format_duration(timeout)))
       .caused_by(*last)
       .with_hint("see whether the store runs there, and whether a firewall or another address family is in the way");
 }

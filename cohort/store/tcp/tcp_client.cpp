@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 
+#include "cohort/base/net/address.h"
 #include "cohort/base/system/deadline.h"
 #include "cohort/base/text/text.h"
 #include "cohort/store/keys/waiting.h"
@@ -53,7 +54,7 @@ Store::Result<std::unique_ptr<TcpClient>> TcpClient::connect(const TcpClientOpti
   if (!socket) return socket.error();
   auto client = on(std::move(*socket), options);
   if (auto begun = client->begin(); !begun) {
-    return Error(fmt::format("{}:{} is not a store", options.host, options.port)).caused_by(begun.error());
+    return Error(base::host_and_port(options.host, options.port) + " is not a store").caused_by(begun.error());
   }
   if (!options.token.empty()) {
     if (auto proved = client->prove_token(); !proved) return proved.error();
@@ -87,7 +88,7 @@ Store::Result<void> TcpClient::await_echo(uint32_t number, Milliseconds timeout)
 }
 
 Store::Result<void> TcpClient::prove_token() {
-  const auto where = fmt::format("{}:{}", options_.host, options_.port);
+  const auto where = base::host_and_port(options_.host, options_.port);
   std::string server_nonce(kNonceBytes, '\0');
   auto sent = send({.query = Query::kChallenge, .keys = {}, .values = {}, .number = 0});
   const auto has_token = sent ? receive_number(1, options_.answer_timeout) : sent.error();
@@ -124,14 +125,14 @@ bool TcpClient::is_token_wanted() const {
 Error TcpClient::lost(const std::string& what) {
   if (socket_ && has_named_protected_keys_ && is_token_wanted()) {
     refusal_ =
-        Error(fmt::format("refused: keys under \"{}\" of the store on {}:{} are for processes with its token",
-                          std::string(kProtectedPrefix), options_.host, options_.port))
+        Error(fmt::format("refused: keys under \"{}\" of the store on {} are for processes with its token",
+                          std::string(kProtectedPrefix), base::host_and_port(options_.host, options_.port)))
             .with_hint(
                 "set COHORT_TOKEN, or --rdzv-conf token_file=FILE, to the token that the store was started with");
   }
   socket_.reset();
   if (refusal_) return *refusal_;
-  return Error(fmt::format("the store on {}:{} is lost: {}", options_.host, options_.port, what))
+  return Error(fmt::format("the store on {} is lost: {}", base::host_and_port(options_.host, options_.port), what))
       .with_hint("see whether the process that hosts it has ended");
 }
 

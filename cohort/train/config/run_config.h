@@ -7,7 +7,7 @@
 ///     config.add("optimizer.lr", rate, "learning rate", {.above = 0});
 ///     config.parse_or_exit(argc, argv);
 ///
-///     train --config run.toml --epochs 10 --optimizer.lr=0.1
+///     $ train --config run.toml --epochs 10 --optimizer.lr=0.1
 ///
 /// Every option has a name, which is its flag (--epochs) and its key in the file; "optimizer.lr" is the key lr of [optimizer].
 /// The file (--config FILE) overrides defaults, and flags override the file. If a flag is given twice, the last one counts. Flags

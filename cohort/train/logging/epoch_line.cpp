@@ -53,7 +53,8 @@ static_assert(static_cast<int>(LineStyle::kTerminal) == static_cast<int>(report:
 EpochLine::EpochLine(EpochLineOptions options) : state_(std::make_unique<State>(std::move(options))) {}
 EpochLine::~EpochLine() = default;
 
-void EpochLine::begin(int64_t epoch, int64_t num_steps, int64_t first_step, const std::string& label) {
+void EpochLine::begin(std::optional<int64_t> epoch, std::optional<int64_t> num_steps, int64_t first_step,
+                      const std::string& label) {
   state_->line.end();
   state_->epoch = {.label = label,
                    .epoch = epoch,

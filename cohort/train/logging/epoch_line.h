@@ -29,8 +29,8 @@
 namespace cohort::train {
 
 struct EpochLineOptions {
-  /// 0 means not known.
-  int64_t num_epochs = 0;
+  /// Absent if not known.
+  std::optional<int64_t> num_epochs = {};
   int world_size = 1;
   /// The unit that num_samples counts.
   std::string unit = "samples";
@@ -64,18 +64,16 @@ struct EpochState {
 
 class COHORT_API EpochLine {
  public:
-  /// An argument of begin(), for a line that shows something other than an epoch.
-  static constexpr int64_t kNoEpoch = -1;
-
   explicit EpochLine(EpochLineOptions options);
   /// Ends an unfinished line.
   ~EpochLine();
   EpochLine(const EpochLine&) = delete;
   EpochLine& operator=(const EpochLine&) = delete;
 
-  /// `epoch`: counted from 0, shown from 1. `num_steps`: 0 if not known. `first_step`: steps done before a resume. `label`:
-  /// "epoch", or the name of this pass, such as "validation".
-  void begin(int64_t epoch, int64_t num_steps, int64_t first_step = 0, const std::string& label = "epoch");
+  /// `epoch`: counted from 0, shown from 1; absent for a line that shows something else. `num_steps`: absent if not known.
+  /// `first_step`: steps done before a resume. `label`: "epoch", or the name of this pass, such as "validation".
+  void begin(std::optional<int64_t> epoch, std::optional<int64_t> num_steps, int64_t first_step = 0,
+             const std::string& label = "epoch");
   void update(const EpochState& state);
   /// Shows the epoch's last line, which stays. If `is_kept` is false, it vanishes (on a terminal).
   void end(const EpochState& state, bool is_kept = true);

@@ -1,4 +1,4 @@
-/// RunSummary: the table at the end of a run, with each epoch's time, metrics, speed and utilisation, and hints if it is low.
+/// RunSummary: the table at the end of a run, with each epoch's time, metrics, speed and utilization, and hints if it is low.
 ///
 ///     cohort::train::RunSummary summary;
 ///     summary.add({.epoch = epoch, .seconds = 64.2, .num_samples = 50000, .metrics = {{"loss", 0.5}}, .data_wait_share = 0.02});
@@ -25,7 +25,7 @@ struct EpochSummary {
   /// Samples of all ranks.
   int64_t num_samples = 0;
   Metrics metrics = {};
-  /// Shares of the time, 0 to 1, means over the ranks. The utilisation is the time that is left.
+  /// Shares of the time, 0 to 1, means over the ranks. The utilization is the time that is left.
   std::optional<double> data_wait_share = {};
   std::optional<double> communication_share = {};
   /// The share that the ranks used of the CPUs that they may use, 0 to 1.

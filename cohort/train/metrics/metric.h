@@ -3,11 +3,11 @@
 ///
 ///     cohort::train::Mean loss;
 ///     cohort::train::Accuracy top1, top5({.top_k = 5});
-///     for (auto& batch : loader) {
-///       const auto logits = net->forward(batch.data);
-///       loss.update(cross_entropy(logits, batch.target), batch.target.size(0));
-///       top1.update(logits, batch.target);
-///       top5.update(logits, batch.target);
+///     for (auto& [input, target] : loader) {
+///       const auto logits = net->forward(input);
+///       loss.update(cross_entropy(logits, target), target.size(0));
+///       top1.update(logits, target);
+///       top5.update(logits, target);
 ///     }
 ///     cohort::train::compute({{"loss", &loss}, {"top-1", &top1}, {"top-5", &top5}});   // the same on all ranks
 ///
@@ -132,7 +132,7 @@ struct RealSamplesOptions {
 /// many:
 ///
 ///     cohort::train::RealSamples real(dataset.size());
-///     for (auto& batch : loader) top1.update(logits, batch.target, real.take(batch.target.size(0)));
+///     for (auto& [input, target] : loader) top1.update(net->forward(input), target, real.take(target.size(0)));
 class COHORT_API RealSamples {
  public:
   explicit RealSamples(int64_t dataset_size, const RealSamplesOptions& options = {});

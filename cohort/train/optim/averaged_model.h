@@ -27,6 +27,8 @@
 #include <vector>
 
 #include "cohort/export.h"
+#include "cohort/parallel/module/signature.h"
+#include "cohort/parallel/module/wrapper_base.h"
 
 namespace cohort::optim {
 
@@ -79,17 +81,20 @@ class COHORT_API AveragedModule : public torch::nn::Module {
   at::Tensor n_averaged_;
 };
 
+namespace detail {
+
+/// The average without forward.
 template <class Net>
-class AveragedModelImpl final : public AveragedModule {
+class AveragedNet : public AveragedModule {
  public:
-  AveragedModelImpl(const Net& model, const AveragedModelOptions& options)
+  AveragedNet(const Net& model, const AveragedModelOptions& options)
       : AveragedModule(model, clone_of(model, options), options), net_(dynamic_cast<Net*>(&average())) {
     TORCH_CHECK_TYPE(net_, "[cohort] AveragedModel: options.copy is not of the model's class");
   }
 
   /// Runs the average's forward.
   template <class... Arguments>
-  auto forward(Arguments&&... arguments)
+  auto call(Arguments&&... arguments)
       -> std::decay_t<decltype(std::declval<Net&>().forward(std::forward<Arguments>(arguments)...))> {
     return net_->forward(std::forward<Arguments>(arguments)...);
   }
@@ -100,12 +105,18 @@ class AveragedModelImpl final : public AveragedModule {
   Net* net_;
 };
 
+}  // namespace detail
+
 template <class Net>
-class AveragedModel : public torch::nn::ModuleHolder<AveragedModelImpl<Net>> {
+using AveragedModelImpl = parallel::WrapperWithForward<detail::AveragedNet<Net>, Net, parallel::NoSignature>;
+
+template <class Net>
+class AveragedModel : public parallel::WrapperHolder<AveragedModelImpl<Net>, Net> {
   using Impl = AveragedModelImpl<Net>;
-  using Holder = torch::nn::ModuleHolder<Impl>;
+  using Holder = parallel::WrapperHolder<Impl, Net>;
 
  public:
+  using Holder::Holder;
   /// Begins with `net` as it is now. Throws c10::ValueError if both functions are given, c10::TypeError if `copy` is of another
   /// class, and c10::Error if the model's class is not a torch::nn::Cloneable and no copy is given.
   explicit AveragedModel(const std::shared_ptr<Net>& net, const AveragedModelOptions& options = {})
@@ -114,12 +125,6 @@ class AveragedModel : public torch::nn::ModuleHolder<AveragedModelImpl<Net>> {
   requires std::is_base_of_v<torch::nn::ModuleHolder<Net>, Wrapped>
   explicit AveragedModel(const Wrapped& holder, const AveragedModelOptions& options = {})
       : AveragedModel(holder.ptr(), options) {}
-  /*implicit*/ AveragedModel(std::nullptr_t) : Holder(nullptr) {}
-
-  /// Runs the average's forward.
-  template <class... Arguments>
-  requires requires(Net& net, Arguments&&... arguments) { net.forward(std::forward<Arguments>(arguments)...); }
-  auto operator()(Arguments&&... arguments) { return this->ptr()->forward(std::forward<Arguments>(arguments)...); }
 };
 
 template <class Net>

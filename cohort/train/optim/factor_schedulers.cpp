@@ -7,8 +7,8 @@
 #include <cmath>
 #include <utility>
 
-#include "cohort/checkpoint/state/optimizer_values.h"
-#include "cohort/checkpoint/state/python_values.h"
+#include "cohort/checkpoint/optimizer/optimizer_values.h"
+#include "cohort/checkpoint/optimizer/python_values.h"
 #include "cohort/train/optim/scheduler_field.h"
 
 namespace cohort::optim {

@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include "cohort/checkpoint/state/optimizer_values.h"
-#include "cohort/checkpoint/state/python_values.h"
-#include "cohort/checkpoint/state/scheduler_notes.h"
+#include "cohort/checkpoint/optimizer/optimizer_values.h"
+#include "cohort/checkpoint/optimizer/python_values.h"
+#include "cohort/checkpoint/optimizer/scheduler_notes.h"
 #include "cohort/train/optim/scheduler_field.h"
 
 namespace cohort::optim {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "cohort/checkpoint/state/optimizer_values.h"
+#include "cohort/checkpoint/optimizer/optimizer_values.h"
 
 namespace cohort::optim {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "cohort/checkpoint/state/scheduler_notes.h"
+#include "cohort/checkpoint/optimizer/scheduler_notes.h"
 #include "cohort/train/optim/scheduler_field.h"
 
 namespace cohort::optim {

@@ -17,11 +17,11 @@ EarlyStopping::EarlyStopping(EarlyStoppingOptions options) : options_(std::move(
                     " and ", options_.min_delta);
 }
 
-CallbackState EarlyStopping::state() const {
+CallbackState EarlyStopping::state_dict() const {
   return {{"has_best", best_ ? 1.0 : 0.0}, {"best", best_.value_or(0.0)}, {"num_bad", static_cast<double>(num_bad_)}};
 }
 
-void EarlyStopping::load_state(const CallbackState& state) {
+void EarlyStopping::load_state_dict(const CallbackState& state) {
   best_.reset();
   if (state.at("has_best") != 0.0) best_ = state.at("best");
   num_bad_ = static_cast<int64_t>(state.at("num_bad"));

@@ -40,8 +40,8 @@ class COHORT_API Callback {
 
   /// The name under which checkpoints keep the state. If empty, they keep none. Callbacks of one Trainer have different names.
   virtual std::string name() const { return {}; }
-  virtual CallbackState state() const { return {}; }
-  virtual void load_state(const CallbackState&) {}
+  virtual CallbackState state_dict() const { return {}; }
+  virtual void load_state_dict(const CallbackState&) {}
 
   virtual void on_fit_start(Trainer&) {}
   virtual void on_fit_end(Trainer&) {}
@@ -79,8 +79,8 @@ class COHORT_API EarlyStopping : public Callback {
   /// Throws c10::ValueError for a negative patience or min_delta.
   explicit EarlyStopping(EarlyStoppingOptions options = {});
   std::string name() const override { return "early_stopping." + options_.monitor; }
-  CallbackState state() const override;
-  void load_state(const CallbackState& state) override;
+  CallbackState state_dict() const override;
+  void load_state_dict(const CallbackState& state) override;
   void on_fit_start(Trainer&) override { is_fitting_ = true; }
   void on_fit_end(Trainer&) override { is_fitting_ = false; }
   void on_exception(Trainer&, const std::exception&) override { is_fitting_ = false; }

@@ -10,10 +10,11 @@ EpochReport::EpochReport(TrainerCore& core) : core_(core), system_({.gpu = core.
 
 void EpochReport::begin(std::optional<int64_t> num_batches) {
   const auto& position = core_.position();
-  const int64_t max_steps = core_.options().max_steps;
+  const auto max_steps = core_.options().max_steps;
   const int64_t first = position.steps_of(position.batch());
-  int64_t num_steps = num_batches ? position.steps_of(*num_batches) : 0;
-  if (num_steps > 0 && max_steps > 0) num_steps = std::min(num_steps, first + max_steps - position.step());
+  std::optional<int64_t> num_steps;
+  if (num_batches) num_steps = position.steps_of(*num_batches);
+  if (num_steps && max_steps) num_steps = std::min(*num_steps, first + *max_steps - position.step());
   began_at_ = std::chrono::steady_clock::now();
   samples_before_ = position.samples();
   times_before_ = core_.clock().times();

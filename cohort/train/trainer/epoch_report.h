@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "cohort/train/logging/system_metrics.h"
-#include "cohort/train/trainer/loss_meter.h"
-#include "cohort/train/trainer/step_clock.h"
+#include "cohort/train/run/loss_meter.h"
+#include "cohort/train/run/step_clock.h"
 #include "cohort/train/trainer/trainer_core.h"
 
 namespace cohort::train::detail {

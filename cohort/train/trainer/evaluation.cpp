@@ -40,7 +40,7 @@ class EvaluationMode {
 
 class EvaluationLine {
  public:
-  EvaluationLine(RunProgress& progress, const char* phase, int64_t num_batches) : progress_(progress) {
+  EvaluationLine(RunProgress& progress, const char* phase, std::optional<int64_t> num_batches) : progress_(progress) {
     progress_.begin_evaluation(phase, num_batches);
   }
   ~EvaluationLine() { progress_.end_evaluation(); }
@@ -136,7 +136,7 @@ void check_batches(TrainerCore& core, const BatchFeed& feed, const char* phase) 
 
 Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const char* phase) {
   check_can_evaluate(task);
-  core.strategy().synchronise_buffers();
+  core.strategy().synchronize_buffers();
   const EvaluationMode mode(core.strategy());
   const at::NoGradGuard no_grad;
   for (const auto& metric : task.metrics) metric.reset();
@@ -144,7 +144,7 @@ Metrics evaluate(TrainerCore& core, ErasedTask& task, BatchFeed& feed, const cha
   const at::Tensor sum = at::zeros({}, at::TensorOptions(at::kDouble).device(core.place().device));
   double count = 0.0;
   const auto passes = plan_passes(core, feed, phase);
-  const EvaluationLine line(core.progress(), phase, passes.own.value_or(0));
+  const EvaluationLine line(core.progress(), phase, passes.own);
   int64_t batch = 0;
   for_each_batch(core, feed, passes, [&](bool is_own) {
     const StepOutput output = run_forward(core, task, feed, /*is_training=*/false);
@@ -166,7 +166,7 @@ std::vector<at::Tensor> predict(TrainerCore& core, ErasedTask& task, BatchFeed& 
   TORCH_CHECK_VALUE(task.predict || task.forward,
                     "[cohort] Trainer: the task cannot predict: its model does not take the first part of a batch\n"
                     "  hint: give it predict(net, batch)");
-  core.strategy().synchronise_buffers();
+  core.strategy().synchronize_buffers();
   const EvaluationMode mode(core.strategy());
   const at::NoGradGuard no_grad;
   ErasedTask predicting = task;

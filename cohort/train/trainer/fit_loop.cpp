@@ -14,7 +14,7 @@
 #include "cohort/parallel/optim/clip_grad.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/train/logging/close_quietly.h"
-#include "cohort/train/trainer/finite_check.h"
+#include "cohort/train/run/finite_check.h"
 #include "cohort/train/trainer/stage_checks.h"
 
 namespace cohort::train::detail {
@@ -55,15 +55,15 @@ void FitLoop::check_task() const {
   TORCH_CHECK_VALUE(task_.optimizer,
                     "[cohort] Trainer: fit needs an optimizer, and the task has none\n"
                     "  hint: give it one: Task{.model = net, .loss = cross_entropy, .optimizer = &optimizer}");
-  TORCH_CHECK_VALUE(options_.max_epochs > 0 || options_.max_steps > 0 || options_.max_time.count() > 0,
+  TORCH_CHECK_VALUE(options_.max_epochs || options_.max_steps || options_.max_time,
                     "[cohort] Trainer: fit has no limit\n  hint: set max_epochs, max_steps or max_time");
 }
 
 void FitLoop::share_data() {
   const bool overfits = options_.overfit_batches.is_fraction() || options_.overfit_batches.batches() > 0;
   if (overfits) overfit();
-  share_out(train_, core_.feed_settings(), Share::kEqually);
-  if (validation_) share_out(*validation_, core_.feed_settings(), Share::kOnce);
+  shard_samples(train_, core_.feed_settings(), SampleSharding::kEqually);
+  if (validation_) shard_samples(*validation_, core_.feed_settings(), SampleSharding::kOnce);
 }
 
 // Replaces the loader's own sampler, as it may draw another order each time.
@@ -123,7 +123,7 @@ void FitLoop::run_epochs() {
 std::optional<int64_t> FitLoop::plan_epoch() {
   auto own = train_.num_batches();
   knows_size_ = own.has_value();
-  if (own && shares_out_rests(train_)) *own += position_.batch();  // the sampler counts only what is left
+  if (own && shards_remaining_samples(train_)) *own += position_.batch();  // the sampler counts only what is left
   const auto wanted = limited(options_.limit_train_batches, own, "limit_train_batches");
   if (core_.place().world_size == 1) return wanted;
   const auto numbers = core_.largest({wanted.value_or(-1), -wanted.value_or(-1)});
@@ -320,7 +320,7 @@ void FitLoop::check_monitors() {
 
 // Decides by rank 0's clock.
 bool FitLoop::time_is_up() {
-  if (options_.max_time.count() == 0) return false;
+  if (!options_.max_time) return false;
   const bool is_up = core_.place().rank == 0 && std::chrono::steady_clock::now() >= time_limit_;
   return core_.largest({is_up ? 1 : 0})[0] != 0;
 }
@@ -329,9 +329,9 @@ bool FitLoop::is_over() {
   if (position_.is_stopped()) return true;
   if (checkpoints_.stop_requested()) {
     position_.stop("signal");
-  } else if (options_.max_steps > 0 && position_.step() >= options_.max_steps) {
+  } else if (options_.max_steps && position_.step() >= *options_.max_steps) {
     position_.stop("max_steps");
-  } else if (options_.max_epochs > 0 && position_.epoch() >= options_.max_epochs) {
+  } else if (options_.max_epochs && position_.epoch() >= *options_.max_epochs) {
     position_.stop("max_epochs");
   } else if (time_is_up()) {
     position_.stop("max_time");

@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "cohort/base/system/deadline.h"
+#include "cohort/train/run/finite_check.h"
+#include "cohort/train/run/loss_meter.h"
 #include "cohort/train/trainer/callback.h"
 #include "cohort/train/trainer/epoch_report.h"
-#include "cohort/train/trainer/finite_check.h"
-#include "cohort/train/trainer/loss_meter.h"
 #include "cohort/train/trainer/run_checkpoints.h"
 #include "cohort/train/trainer/run_state.h"
 #include "cohort/train/trainer/schedule_steps.h"
@@ -56,7 +56,7 @@ class FitLoop {
   ValidationSchedule validations_;
   ScheduleSteps schedules_;
   EpochReport report_;
-  const base::Moment time_limit_ = base::deadline_after(options_.max_time);
+  const base::Moment time_limit_ = base::deadline_after(options_.max_time.value_or(base::kLongestTime));
 
   std::optional<int64_t> num_batches_;  ///< at most so many in this epoch; absent if no bound is known
   bool knows_size_ = false;             ///< whether num_batches_ is exact

@@ -23,12 +23,12 @@ void RunCheckpoints::tell_where(const std::string& what) {
 
 void RunCheckpoints::resume() {
   const auto saved = open_folder();
-  if (options_.memory_every == 0) {
+  if (!options_.memory_every_steps) {
     load(saved);
     return;
   }
   memory_ = std::make_unique<checkpoint::MemorySnapshot>(
-      state_.in_memory(), checkpoint::MemorySnapshotOptions{.every = options_.memory_every});
+      state_.in_memory(), checkpoint::MemorySnapshotOptions{.every_steps = *options_.memory_every_steps});
   const auto resumed = memory_->resume([&] { return load(saved); }, saved ? std::optional(saved->step) : std::nullopt);
   const bool is_from_memory =
       resumed.from == checkpoint::ResumedFrom::kMemory || resumed.from == checkpoint::ResumedFrom::kOtherMemory;
@@ -67,7 +67,7 @@ std::optional<int64_t> RunCheckpoints::load(const std::optional<checkpoint::Save
                     "checkpoint.resume = Resume::kIfThere");
   state_.fit_to(saved->info.metadata);
   auto state = state_.expected();
-  folder_->load(saved->step, state);
+  folder_->load(state, saved->step);
   state_.restore(state);
   last_ = {.step = saved->step, .metric = saved->info.metric, .is_within_epoch = core_.position().batch() > 0};
   tell_where(fmt::format("step {} of \"{}\"", saved->step, options_.folder));
@@ -98,19 +98,19 @@ void RunCheckpoints::after_step() {
   const int64_t step = core_.position().step();
   if (memory_) {
     // All ranks' shards of a buffer must be shards of the same tensor. Keeping a state is not a collective.
-    if (step % options_.memory_every == 0) core_.strategy().synchronise_buffers();
+    if (step % *options_.memory_every_steps == 0) core_.strategy().synchronize_buffers();
     memory_->step(step);
   }
   if (!folder_) return;
   const int64_t times_set = core_.metrics().times_set(options_.monitor);
   const auto info = save_info(times_set);
   const auto get_state = [&] { return collect(); };
-  if (folder_->maybe_save(step, get_state, info)) note_saved(info, times_set);
+  if (folder_->maybe_save(get_state, step, info)) note_saved(info, times_set);
 }
 
 void RunCheckpoints::after_epoch() {
-  const int64_t every = options_.every_epochs;
-  if (every > 0 && core_.position().epoch() % every == 0) save();
+  const auto every = options_.every_epochs;
+  if (every && core_.position().epoch() % *every == 0) save();
 }
 
 void RunCheckpoints::finish() {
@@ -126,7 +126,7 @@ void RunCheckpoints::save() {
   auto state = collect();
   const int64_t times_set = core_.metrics().times_set(options_.monitor);
   const auto info = save_info(times_set);
-  folder_->save(position.step(), state, info);
+  folder_->save(state, position.step(), info);
   note_saved(info, times_set);
 }
 

@@ -14,14 +14,14 @@
 #include "cohort/base/numbers/count.h"
 #include "cohort/base/system/env.h"
 #include "cohort/base/text/text.h"
+#include "cohort/checkpoint/optimizer/scheduler_notes.h"
 #include "cohort/checkpoint/state/distributed_state.h"
 #include "cohort/checkpoint/state/module_names.h"
 #include "cohort/checkpoint/state/rng_state.h"
-#include "cohort/checkpoint/state/scheduler_notes.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/mesh/device_mesh.h"
+#include "cohort/train/run/seed_everything.h"
 #include "cohort/train/trainer/callback.h"
-#include "cohort/train/trainer/seed_everything.h"
 
 namespace cohort::train::detail {
 namespace {
@@ -141,7 +141,7 @@ std::string RunState::key_of_generator(const std::string& prefix, size_t number)
 // "rank.0.", "rank.0.part.1.": ranks that shard sequences read the same data, but have their own buffers and random numbers.
 RunState::Prefixes RunState::own_prefixes() const {
   const std::string line = prefix_of(core_.place().data_rank);
-  const int part = core_.place().sequence_part;
+  const int part = core_.place().sequence_shard;
   return {.line = line, .part = part == 0 ? line : line + fmt::format("part.{}.", part)};
 }
 
@@ -180,7 +180,7 @@ void RunState::restore_own_buffers(const ShardedStateDict& state, const std::str
 }
 
 ShardedStateDict RunState::collect() {
-  core_.strategy().synchronise_buffers();  // as the next forward pass would; a resumed run then has the same
+  core_.strategy().synchronize_buffers();  // as the next forward pass would; a resumed run then has the same
   ShardedStateDict state;
   add_model(state);
   add_run(state, own_prefixes(), mean_loss_of_line());
@@ -189,7 +189,7 @@ ShardedStateDict RunState::collect() {
 
 // Ranks that shard sequences save one loss together. Their losses are means over equally many positions. Collective.
 at::Tensor RunState::mean_loss_of_line() const {
-  const auto parts = core_.mesh() ? axis_of(*core_.mesh(), "cp") : std::nullopt;
+  const auto parts = core_.mesh() ? parallel::axis_of(*core_.mesh(), "cp") : std::nullopt;
   if (!parts) return loss_;
   const at::Tensor mean = loss_.clone();
   all_reduce(mean, {.group = parts->group()});
@@ -214,7 +214,7 @@ void RunState::add_run(ShardedStateDict& state, const Prefixes& prefixes, const 
   core_.each_callback([&](Callback& callback) {
     if (callback.name().empty()) return;
     Dict kept = new_dict();
-    for (const auto& [key, value] : callback.state()) kept.insert(key, value);
+    for (const auto& [key, value] : callback.state_dict()) kept.insert(key, value);
     callbacks.insert(callback.name(), kept);
   });
   state.insert("callbacks", StateValue(Value(callbacks)));
@@ -222,7 +222,8 @@ void RunState::add_run(ShardedStateDict& state, const Prefixes& prefixes, const 
   state.insert(prefixes.line + "loss", StateValue(loss));
   if (core_.strategy().has_own_buffers()) add_own_buffers(state, prefixes.part);
   const bool is_within_epoch = core_.position().batch() > 0;
-  const Value loader = is_within_epoch || !shares_out_rests(train_) ? loader_value(train_.state_dict()) : Value();
+  const Value loader =
+      is_within_epoch || !shards_remaining_samples(train_) ? loader_value(train_.state_dict()) : Value();
   state.insert(prefixes.line + "loader", StateValue(loader));
 }
 
@@ -256,7 +257,7 @@ std::map<std::string, std::string> RunState::metadata() const {
   std::map<std::string, std::string> texts{
       {"world_size", std::to_string(core_.place().num_data_ranks)},
       {"stages", std::to_string(core_.place().num_stages)},
-      {"sequence_parts", std::to_string(core_.place().num_sequence_parts)},
+      {"sequence_parts", std::to_string(core_.place().num_sequence_shards)},
       {"batch_size", std::to_string(batch_size_of(train_, core_.place().num_data_ranks))},
       {"accumulation", std::to_string(core_.position().accumulation())},
       {"strategy", name_of(core_.place().strategy)},
@@ -318,7 +319,7 @@ void RunState::fit_to(const std::map<std::string, std::string>& metadata) {
   const int64_t accumulation = number_in(metadata, "accumulation");
   saved_samples_ = batch_size * saved_world_size_;
   if (metadata.contains("stages")) saved_stages_ = number_in(metadata, "stages");
-  if (metadata.contains("sequence_parts")) saved_sequence_parts_ = number_in(metadata, "sequence_parts");
+  if (metadata.contains("sequence_parts")) saved_sequence_shards_ = number_in(metadata, "sequence_parts");
   const auto own_buffers = metadata.find("own_buffers");
   saved_own_buffers_ = own_buffers != metadata.end() && own_buffers->second == "yes";
   const auto generators = metadata.find("generators");
@@ -355,7 +356,7 @@ ShardedStateDict RunState::expected() {
   add_model(state);
   for (const char* key : {"trainer", "schedulers", "scaler", "callbacks"}) state.insert(key, StateValue(Value()));
   if (has_own_numbers()) add_random_numbers(state, prefixes.part, num_saved_generators_);
-  if (has_own_parts() && core_.strategy().has_own_buffers() && saved_own_buffers_) {
+  if (has_own_shards() && core_.strategy().has_own_buffers() && saved_own_buffers_) {
     ShardedStateDict own;
     add_own_buffers(own, prefixes.part);
     for (const auto& item : own) state.insert(item.key(), StateValue(item.value().tensor.clone()));
@@ -368,7 +369,7 @@ ShardedStateDict RunState::expected() {
 void RunState::restore_loader(const Value& value) {
   if (value.isNone()) return;
   auto& position = core_.position();
-  if (!is_same_world() && !shares_out_rests(train_)) {
+  if (!is_same_world() && !shards_remaining_samples(train_)) {
     if (position.batch() > 0 && core_.place().rank == 0) {
       base::log_warning(
           "Trainer: the loader's own sampler does not know what other ranks have read, so the epoch begins again");
@@ -418,7 +419,7 @@ void RunState::restore(ShardedStateDict& state) {
 }
 
 void RunState::restore_run(const ShardedStateDict& state, const Prefixes& prefixes, const std::string& loader_prefix) {
-  if (has_own_parts()) restore_own_buffers(state, prefixes.part);
+  if (has_own_shards()) restore_own_buffers(state, prefixes.part);
   const auto counters = state["trainer"].value.toGenericDict();
   core_.position().go_on_at({.epoch = counters.at("epoch").toInt(),
                              .step = counters.at("step").toInt(),
@@ -436,7 +437,7 @@ void RunState::restore_run(const ShardedStateDict& state, const Prefixes& prefix
     for (const auto& entry : callbacks.at(callback.name()).toGenericDict()) {
       kept.emplace(entry.key().toStringRef(), entry.value().toDouble());
     }
-    callback.load_state(kept);
+    callback.load_state_dict(kept);
   });
   restore_loader(state[loader_prefix + "loader"].value);
   if (is_same_world()) loss_.copy_(state[prefixes.line + "loss"].tensor);

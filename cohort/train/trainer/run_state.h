@@ -51,8 +51,8 @@ class RunState {
 
  private:
   bool is_same_world() const { return saved_world_size_ == core_.place().num_data_ranks; }
-  bool has_own_parts() const { return is_same_world() && saved_sequence_parts_ == core_.place().num_sequence_parts; }
-  bool has_own_numbers() const { return has_own_parts() && saved_stages_ == core_.place().num_stages; }
+  bool has_own_shards() const { return is_same_world() && saved_sequence_shards_ == core_.place().num_sequence_shards; }
+  bool has_own_numbers() const { return has_own_shards() && saved_stages_ == core_.place().num_stages; }
   /// Prefixes of keys; `line`: for what is the same on all ranks that read the same data.
   struct Prefixes {
     std::string line;
@@ -81,7 +81,7 @@ class RunState {
   at::Tensor loss_;
   int64_t saved_world_size_ = 0;
   int64_t saved_stages_ = 1;
-  int64_t saved_sequence_parts_ = 1;
+  int64_t saved_sequence_shards_ = 1;
   int64_t saved_samples_ = 0;  ///< of a batch of all ranks
   bool saved_own_buffers_ = false;
   /// Counted from the CPU's; only the CPU's if there are other accelerators now.

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/train/trainer/schedule_handle.h"
+#include "cohort/train/strategy/schedule_handle.h"
 #include "cohort/train/trainer/trainer_core.h"
 
 namespace cohort::train::detail {

@@ -27,9 +27,9 @@ bool is_wrapped(const torch::nn::Module& module) {
 // Whether training takes all batches of the epoch.
 bool ends_epoch(const TrainerCore& core, const BatchFeed& feed, int64_t num_batches) {
   const int64_t before = core.position().batch();
-  if (num_batches < *feed.num_batches() + (shares_out_rests(feed) ? before : 0)) return false;
-  const int64_t num_steps = core.options().max_steps - core.position().step();
-  return core.options().max_steps == 0 || num_steps * core.position().accumulation() >= num_batches - before;
+  if (num_batches < *feed.num_batches() + (shards_remaining_samples(feed) ? before : 0)) return false;
+  const auto max_steps = core.options().max_steps;
+  return !max_steps || (*max_steps - core.position().step()) * core.position().accumulation() >= num_batches - before;
 }
 
 // Returns the number of rows of the last batch if it is smaller than the others, else 0.

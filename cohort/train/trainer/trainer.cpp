@@ -20,7 +20,7 @@ FitResult Trainer::run_fit(detail::ErasedTask& task, BatchFeed& train, BatchFeed
 Metrics Trainer::run_evaluation(detail::ErasedTask& task, BatchFeed& feed, const char* phase) {
   const detail::TorchWarnings warnings;
   core_->attach(task);
-  share_out(feed, core_->feed_settings(), Share::kOnce);
+  shard_samples(feed, core_->feed_settings(), SampleSharding::kOnce);
   const Metrics values = detail::evaluate(*core_, task, feed, phase);
   core_->record(values);
   core_->each_callback([&](Callback& callback) {
@@ -35,7 +35,7 @@ Metrics Trainer::run_evaluation(detail::ErasedTask& task, BatchFeed& feed, const
 
 std::vector<at::Tensor> Trainer::run_prediction(detail::ErasedTask& task, BatchFeed& feed) {
   core_->attach(task);
-  share_out(feed, core_->feed_settings(), Share::kOnce);
+  shard_samples(feed, core_->feed_settings(), SampleSharding::kOnce);
   return detail::predict(*core_, task, feed);
 }
 

@@ -24,11 +24,11 @@
 
 #include "cohort/export.h"
 #include "cohort/train/progress.h"
-#include "cohort/train/trainer/batch_feed.h"
-#include "cohort/train/trainer/step_clock.h"
-#include "cohort/train/trainer/strategy.h"
-#include "cohort/train/trainer/task.h"
-#include "cohort/train/trainer/trainer_options.h"
+#include "cohort/train/run/step_clock.h"
+#include "cohort/train/strategy/batch_feed.h"
+#include "cohort/train/strategy/strategy.h"
+#include "cohort/train/strategy/task.h"
+#include "cohort/train/strategy/trainer_options.h"
 #include "cohort/train/trainer/tuner.h"
 
 namespace cohort::train {

@@ -18,8 +18,8 @@
 #include "cohort/mesh/device_mesh.h"
 #include "cohort/parallel/pipeline/pipeline_schedule.h"
 #include "cohort/train/metrics/numbers_over_ranks.h"
+#include "cohort/train/run/seed_everything.h"
 #include "cohort/train/trainer/callback.h"
-#include "cohort/train/trainer/seed_everything.h"
 #include "cohort/train/trainer/stage_checks.h"
 
 namespace cohort::train::detail {
@@ -28,16 +28,27 @@ namespace {
 [[noreturn]] void refuse(const std::string& text) { C10_THROW_ERROR(ValueError, "[cohort] Trainer: " + text); }
 
 void check_numbers(const TrainerOptions& options) {
-  const std::pair<const char*, int64_t> counts[] = {{"max_epochs", options.max_epochs},
-                                                    {"max_steps", options.max_steps},
-                                                    {"max_time", options.max_time.count()},
-                                                    {"fast_dev_run", options.fast_dev_run},
-                                                    {"checkpoint.every_steps", options.checkpoint.every_steps},
-                                                    {"checkpoint.every_epochs", options.checkpoint.every_epochs},
-                                                    {"checkpoint.memory_every", options.checkpoint.memory_every},
-                                                    {"fsdp_replicas", options.fsdp_replicas}};
+  const auto milliseconds = [](const auto& time) {
+    return time ? std::optional<int64_t>(time->count()) : std::nullopt;
+  };
+  const std::pair<const char*, std::optional<int64_t>> counts[] = {
+      {"max_epochs", options.max_epochs},
+      {"max_steps", options.max_steps},
+      {"max_time", milliseconds(options.max_time)},
+      {"checkpoint.every_steps", options.checkpoint.every_steps},
+      {"checkpoint.every_epochs", options.checkpoint.every_epochs},
+      {"checkpoint.every", milliseconds(options.checkpoint.every)},
+      {"checkpoint.memory_every_steps", options.checkpoint.memory_every_steps},
+      {"checkpoint.keep_last", options.checkpoint.keep_last},
+      {"fsdp_replicas", options.fsdp_replicas}};
   for (const auto& [name, value] : counts) {
-    if (value < 0) refuse(fmt::format("{} is not negative, but got {}\n  hint: use 0 for none", name, value));
+    if (value && *value < 1) {
+      refuse(
+          fmt::format("{} is at least 1, but got {}\n  hint: leave it out, or set it to std::nullopt", name, *value));
+    }
+  }
+  if (options.fast_dev_run < 0) {
+    refuse(fmt::format("fast_dev_run is not negative, but got {}\n  hint: use 0 for none", options.fast_dev_run));
   }
   const std::pair<const char*, int64_t> positive[] = {
       {"gradient_accumulation_steps", options.gradient_accumulation_steps},
@@ -86,7 +97,7 @@ TrainerOptions completed(TrainerOptions options) {
     options.val_check_interval = 1.0;
     options.check_val_every_n_epoch = 1;
     options.checkpoint.folder.clear();
-    options.checkpoint.memory_every = 0;
+    options.checkpoint.memory_every_steps.reset();
   }
   return options;
 }
@@ -99,7 +110,7 @@ LaunchPlace place_for(const TrainerOptions& options) {
 
 // Collective.
 DeviceMesh mesh_of_replicas(const TrainerOptions& options, const LaunchPlace& place) {
-  const int replicas = options.fsdp_replicas;
+  const int replicas = *options.fsdp_replicas;
   if (place.strategy != StrategyKind::kFsdp) {
     refuse(fmt::format("fsdp_replicas = {} is for strategy \"fsdp\", but this is \"{}\"", replicas,
                        name_of(place.strategy)));
@@ -119,14 +130,14 @@ DeviceMesh mesh_of_replicas(const TrainerOptions& options, const LaunchPlace& pl
 // Collective.
 std::optional<DeviceMesh> mesh_of_dims(const TrainerOptions& options, const LaunchPlace& place) {
   const auto& dims = options.dims;
-  if (dims == ParallelDims()) return std::nullopt;
+  if (dims == parallel::ParallelDims()) return std::nullopt;
   if (place.strategy != StrategyKind::kFsdp) {
     refuse(
         fmt::format("dims are for strategy \"fsdp\", but this is \"{}\"\n  hint: use \"fsdp\" with dims.dp_replicate "
                     "alone for replicas, as in \"ddp\"",
                     name_of(place.strategy)));
   }
-  if (options.fsdp_replicas > 0 || options.strategy.fsdp.mesh || options.strategy.fsdp.process_group) {
+  if (options.fsdp_replicas || options.strategy.fsdp.mesh || options.strategy.fsdp.process_group) {
     refuse(
         "dims exclude fsdp_replicas, strategy.fsdp.mesh and strategy.fsdp.process_group\n  hint: use dims.dp_replicate "
         "and dims.dp_shard instead");
@@ -136,22 +147,22 @@ std::optional<DeviceMesh> mesh_of_dims(const TrainerOptions& options, const Laun
 
 LaunchPlace on_mesh(LaunchPlace place, const std::optional<DeviceMesh>& mesh) {
   if (!mesh) return place;
-  const auto part = data_part_of(*mesh);
+  const auto part = parallel::data_shard_of(*mesh);
   place.data_rank = static_cast<int>(part.rank);
   place.num_data_ranks = static_cast<int>(part.num_replicas);
-  if (const auto stages = axis_of(*mesh, "pp")) {
+  if (const auto stages = parallel::axis_of(*mesh, "pp")) {
     place.stage = static_cast<int>(stages->local_rank());
     place.num_stages = static_cast<int>(stages->size());
   }
-  if (const auto parts = axis_of(*mesh, "cp")) {
-    place.sequence_part = static_cast<int>(parts->local_rank());
-    place.num_sequence_parts = static_cast<int>(parts->size());
+  if (const auto parts = parallel::axis_of(*mesh, "cp")) {
+    place.sequence_shard = static_cast<int>(parts->local_rank());
+    place.num_sequence_shards = static_cast<int>(parts->size());
   }
   return place;
 }
 
 Group stages_of(const std::optional<DeviceMesh>& mesh) {
-  const auto stages = mesh ? axis_of(*mesh, "pp") : std::nullopt;
+  const auto stages = mesh ? parallel::axis_of(*mesh, "pp") : std::nullopt;
   return stages ? stages->group() : Group();
 }
 
@@ -176,14 +187,14 @@ TrainerCore::TrainerCore(Trainer& trainer, TrainerOptions options)
       progress_(options_.progress, place_.rank == 0, place_.world_size, on_mesh(place_, mesh_).num_data_ranks) {
   if (options_.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   place_ = on_mesh(place_, mesh_);
-  if (place_.num_stages > 1 && options_.checkpoint.memory_every > 0) {
+  if (place_.num_stages > 1 && options_.checkpoint.memory_every_steps) {
     refuse(
-        "checkpoint.memory_every and dims.pp exclude each other, as a rank that is lost may have been the only one "
-        "with its stage\n  hint: set checkpoint.every_steps to save in files");
+        "checkpoint.memory_every_steps and dims.pp exclude each other, as a rank that is lost may have been the only "
+        "one with its stage\n  hint: set checkpoint.every_steps to save in files");
   }
   if (options_.seed) seed_everything(*options_.seed + place_.drawing_rank());
-  if (mesh_) options_.strategy.fsdp.mesh = data_parallel_mesh(*mesh_);
-  if (options_.fsdp_replicas > 0) options_.strategy.fsdp.mesh = mesh_of_replicas(options_, place_);
+  if (mesh_) options_.strategy.fsdp.mesh = parallel::data_parallel_mesh(*mesh_);
+  if (options_.fsdp_replicas) options_.strategy.fsdp.mesh = mesh_of_replicas(options_, place_);
 }
 
 TrainerCore::~TrainerCore() = default;
@@ -236,7 +247,7 @@ FeedSettings TrainerCore::feed_settings() const {
           .world_size = place_.num_data_ranks,
           .seed = options_.seed.value_or(0),
           .device = place_.device,
-          .shares = options_.use_distributed_sampler};
+          .shards_samples = options_.use_distributed_sampler};
 }
 
 void TrainerCore::each_callback(const std::function<void(Callback&)>& call) const {
@@ -252,13 +263,13 @@ std::vector<int64_t> TrainerCore::largest(std::vector<int64_t> numbers) const {
 }
 
 void TrainerCore::tell_if_all_is_done() {
-  const bool has_epochs = options_.max_epochs > 0 && position_.epoch() >= options_.max_epochs;
-  const bool has_steps = options_.max_steps > 0 && position_.step() >= options_.max_steps;
+  const bool has_epochs = options_.max_epochs && position_.epoch() >= *options_.max_epochs;
+  const bool has_steps = options_.max_steps && position_.step() >= *options_.max_steps;
   if (!has_epochs && !has_steps) return;
   progress_.print(fmt::format(
       "nothing is left to train: all {} are done already; raise the limit to continue, or name another checkpoint "
       "folder to begin a new run",
-      has_epochs ? fmt::format("{} epochs", options_.max_epochs) : fmt::format("{} steps", options_.max_steps)));
+      has_epochs ? fmt::format("{} epochs", *options_.max_epochs) : fmt::format("{} steps", *options_.max_steps)));
 }
 
 bool TrainerCore::is_logged() const {
@@ -312,10 +323,11 @@ struct BackwardAsUsual {
 }  // namespace
 
 StepOutput run_pass(TrainerCore& core, const ErasedTask& task, BatchFeed& feed, bool is_step) {
-  core.strategy().set_synchronises_gradients(is_step);
+  core.strategy().set_requires_gradient_sync(is_step);
   if (!task.pipeline) return run_forward(core, task, feed, /*is_training=*/true);
-  task.pipeline->set_backward(
-      {.scaler = core.precision().scaler(), .num_steps = core.position().accumulation(), .synchronises = is_step});
+  task.pipeline->set_backward({.scaler = core.precision().scaler(),
+                               .num_steps = core.position().accumulation(),
+                               .requires_gradient_sync = is_step});
   const BackwardAsUsual after{*task.pipeline};
   return run_forward(core, task, feed, /*is_training=*/true);
 }

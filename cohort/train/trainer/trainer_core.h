@@ -7,11 +7,11 @@
 #include <optional>
 #include <vector>
 
-#include "cohort/train/trainer/launch_place.h"
-#include "cohort/train/trainer/precision.h"
-#include "cohort/train/trainer/run_metrics.h"
-#include "cohort/train/trainer/run_position.h"
-#include "cohort/train/trainer/run_progress.h"
+#include "cohort/train/run/run_metrics.h"
+#include "cohort/train/run/run_position.h"
+#include "cohort/train/run/run_progress.h"
+#include "cohort/train/strategy/launch_place.h"
+#include "cohort/train/strategy/precision.h"
 #include "cohort/train/trainer/trainer.h"
 
 namespace cohort::train::detail {

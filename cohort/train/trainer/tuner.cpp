@@ -12,8 +12,8 @@
 #include "cohort/checkpoint/state/rng_state.h"
 #include "cohort/comm/error/exception_text.h"
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"
+#include "cohort/snapshot/free_memory.h"
 #include "cohort/train/trainer/trainer_core.h"
-#include "cohort/vault/memory_room.h"
 
 namespace cohort::train {
 namespace detail {
@@ -80,7 +80,7 @@ void begin_rehearsal(TrainerCore& core, ErasedTask& task, const char* what) {
                     " does not support models in stages, whose steps also run backward\n",
                     "  hint: run a few fits with max_steps instead");
   core.strategy().net().train();
-  core.strategy().set_synchronises_gradients(true);
+  core.strategy().set_requires_gradient_sync(true);
 }
 
 uint64_t peak_bytes() {
@@ -92,14 +92,14 @@ uint64_t peak_bytes() {
 // Runs forward and backward alone, so that a rank that is short of memory leaves no other one waiting. Returns the error's text.
 std::string short_of_memory(TrainerCore& core, ErasedTask& task, BatchFeed& feed) {
   std::string error;
-  core.strategy().set_synchronises_gradients(false);
+  core.strategy().set_requires_gradient_sync(false);
   try {
     core.precision().backward(run_forward(core, task, feed, /*is_training=*/true).loss);
   } catch (const c10::OutOfMemoryError& thrown) {
     error = comm::text_of(thrown);
   }
   core.optimizer().zero_grad();
-  core.strategy().set_synchronises_gradients(true);
+  core.strategy().set_requires_gradient_sync(true);
   return error;
 }
 
@@ -155,7 +155,7 @@ BatchSizeResult find_batch_size(TrainerCore& core, ErasedTask& task, BatchFeed& 
                     "[cohort] Trainer: the loader has a batch sampler, which decides on the size of batches itself");
   begin_rehearsal(core, task, "find_batch_size");
   const Rehearsal rehearsal(core);
-  share_out(feed, core.feed_settings(), Share::kEqually);
+  shard_samples(feed, core.feed_settings(), SampleSharding::kEqually);
   BatchSizeResult result;
   const uint64_t at_first = peak_bytes();
   for (int64_t size = options.first;; size *= 2) {
@@ -163,10 +163,10 @@ BatchSizeResult find_batch_size(TrainerCore& core, ErasedTask& task, BatchFeed& 
       result.reason = "max";
       break;
     }
-    const auto room = vault::check_memory_room(2 * (peak_bytes() - at_first));
-    const bool is_short = core.largest({room.ok() ? 0 : 1})[0] != 0;
+    const auto checked = snapshot::check_free_memory(2 * (peak_bytes() - at_first));
+    const bool is_short = core.largest({checked.ok() ? 0 : 1})[0] != 0;
     if (is_short) {
-      result.reason = room.ok() ? "memory of another rank" : room.error().describe();
+      result.reason = checked.ok() ? "memory of another rank" : checked.error().describe();
       break;
     }
     const SizeOutcome outcome = try_size(core, task, feed, size, options.steps);
@@ -194,7 +194,7 @@ LearningRateResult find_learning_rate(TrainerCore& core, ErasedTask& task, Batch
                     options.first, ", ", options.last, " and ", options.steps);
   begin_rehearsal(core, task, "find_learning_rate");
   const Rehearsal rehearsal(core);
-  share_out(feed, core.feed_settings(), Share::kEqually);
+  shard_samples(feed, core.feed_settings(), SampleSharding::kEqually);
   constexpr double kSmoothing = 0.98;
   LearningRateResult result;
   double average = 0.0;
@@ -235,7 +235,7 @@ std::optional<double> steepest_rate(const std::vector<double>& rates, const std:
     if (std::isfinite(losses[i])) points.emplace_back(rates[i], losses[i]);
   }
   if (points.size() < 2) return std::nullopt;
-  // As numpy.gradient: the difference of both neighbours, and at the ends of the point and its one neighbour.
+  // As numpy.gradient: the difference of both neighbors, and at the ends of the point and its one neighbor.
   size_t best = 0;
   double steepest = 0.0;
   for (size_t i = 0; i < points.size(); ++i) {

@@ -23,9 +23,9 @@ struct BatchSizeTrial {
 };
 
 struct BatchSizeResult {
-  /// The largest batch size that worked, and the one with the most samples per second. 0 means none.
-  int64_t largest = 0;
-  int64_t fastest = 0;
+  /// The largest batch size that worked, and the one with the most samples per second. Absent if none worked.
+  std::optional<int64_t> largest = {};
+  std::optional<int64_t> fastest = {};
   std::vector<BatchSizeTrial> trials = {};
   /// Why the search ended: "max", "no more data", or the out-of-memory error.
   std::string reason = {};

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "cohort/train/trainer/run_position.h"
-#include "cohort/train/trainer/trainer_options.h"
+#include "cohort/train/run/run_position.h"
+#include "cohort/train/strategy/trainer_options.h"
 
 namespace cohort::train::detail {
 

@@ -62,6 +62,16 @@ TEST(Agreement, SaysWhoHasWhichValueMessage) {
   });
 }
 
+TEST(Agreement, ShowsFourValuesOfManyMessage) {
+  run_rank_threads(8, [](int rank, const Group& group) {
+    const std::string each = std::string(1, static_cast<char>('a' + rank));
+    require_equal(text_on(group, claim_of({{"the color", each}})),
+                  kDiffer +
+                      "the color is a on rank 0, but b on rank 1, but c on rank 2, but d on rank 3, but other "
+                      "values on ranks 4 to 7");
+  });
+}
+
 TEST(Agreement, OfTwoDifferencesTheFirst) {
   run_rank_threads(3, [](int rank, const Group& group) {
     require_equal(
@@ -103,7 +113,7 @@ TEST(Agreement, ADifferenceIsAValueError) {
   });
 }
 
-// Facts of neighbours: only those that have one compare it.
+// Facts of neighbors: only those that have one compare it.
 TEST(Agreement, FactsThatSomeRanksShare) {
   run_rank_threads(4, [](int rank, const Group& group) {
     const auto text_with = [&](const std::string& of_last) {

@@ -233,7 +233,7 @@ TEST(Collectives, TimeOutNamesTheOptionMessage) {
       MatchesRegex(
           "ready\n\\[cohort\\] all_reduce #2 on group \"default_pg\" failed\n"
           "  rank 0 of 2 on [^ ]+, backend gloo, 16 B float32\n"
-          "  caused by: no answer from the other ranks within the group's time-out of 2.0 s\n"
+          "  caused by: no answer from the other ranks within the group's timeout of 2.0 s\n"
           "  caused by: rank 1 \\(pid [0-9]+ on [^ ]+\\) has not arrived: it is stopped \\(SIGSTOP or a debugger\\)\n"
           "  caused by: .*\n"
           "  hint: continue the stopped rank \\(kill -CONT PID\\), or end it\n"));

@@ -159,7 +159,7 @@ COHORT_WORKER(objects_that_cannot_be_read) {
   } else {
     BytesList bytes(2);
     REQUIRE_EQUAL(error_of([&] { recv_object_list(bytes, 0); }),
-                  "object 0 of rank 0: expected bytes, got a value of type Int; receive it as c10::IValue");
+                  "[cohort] object 0 of rank 0: expected bytes, got a value of type Int; receive it as c10::IValue");
     ObjectList list(2);
     REQUIRE_EQUAL(
         error_of([&] { recv_object_list(list, 0); }),
@@ -167,7 +167,7 @@ COHORT_WORKER(objects_that_cannot_be_read) {
         "the same length");
     list.resize(1);
     REQUIRE_EQUAL(error_of([&] { recv_object_list(list, 0); }),
-                  "object 0 of rank 0: cannot unpickle: a line has no end (byte 0 of 2)");
+                  "[cohort] object 0 of rank 0: cannot unpickle: a line has no end (byte 0 of 2)");
   }
   // Each rank's room is as large as the largest object: all together would be more than there can be.
   if (get_rank() == 0) {

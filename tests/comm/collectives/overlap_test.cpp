@@ -1,5 +1,5 @@
 // Tensors of one call that lie over each other: the same result as with tensors of their own, or a named error; both backends.
-#include "cohort/comm/backend/overlap.h"
+#include "cohort/comm/tensors/overlap.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 #include <mutex>
 
 #include "cohort/base/system/env.h"
-#include "cohort/comm/backend/operation_text.h"
+#include "cohort/comm/tensors/operation_text.h"
 #include "cohort/comm/watch/operation_watch.h"
 #include "tests/support/marks.h"
 #include "tests/support/rank_threads.h"
@@ -163,7 +163,7 @@ TEST(GlooBackend, SaysWhichReductionsMakeNoSenseMessage) {
       return error_of<c10::ValueError>([&] { all_reduced(backend, at::ones({2}, dtype), op); });
     };
     EXPECT_EQ(error(at::kFloat, c10d::ReduceOp::BAND),
-              "all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32");
+              "[cohort] all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32");
     EXPECT_EQ(error(at::kComplexFloat, c10d::ReduceOp::MIN),
               "[cohort] all_reduce does not support ReduceOp.MIN on complex tensors, got complex64");
     EXPECT_EQ(error(at::kBool, c10d::ReduceOp::AVG),
@@ -182,7 +182,7 @@ TEST(GlooBackend, RefusesWhatWouldHangOrCrashMessage) {
     auto scalar = at::scalar_tensor(1.0);
     std::vector<int64_t> no_splits;
     EXPECT_EQ(error_of<c10::ValueError>([&] { backend.send(one, 5, 0); }),
-              "send: rank 5 is out of range. Valid ranks are 0 to 1 (world_size=2)");
+              "[cohort] send: rank 5 is out of range. Valid ranks are 0 to 1 (world_size=2)");
     EXPECT_EQ(error_of<c10::ValueError>([&] { backend.recv(one, rank, 0); }),
               "[cohort] recv: a rank cannot recv from itself");
     EXPECT_EQ(error_of<c10::ValueError>([&] { backend.recvAnysource(none, 0); }),

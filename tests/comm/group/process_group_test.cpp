@@ -76,7 +76,7 @@ COHORT_WORKER(init_again) {
   destroy_process_group();
 }
 
-TEST(ProcessGroup, CanBeInitialisedAgainAfterDestroy) {
+TEST(ProcessGroup, CanBeInitializedAgainAfterDestroy) {
   char folder[] = "/tmp/cohort-test-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
   run_workers("init_again", {.environment = {{"STORE_FILE", std::string(folder) + "/store"}}}).expect_success();
@@ -109,7 +109,7 @@ COHORT_WORKER(groups_of_several_lives) {
   }
 }
 
-// PyTorch's names: numbers, and of groups by local synchronisation the SHA-1 of "0_1_1".
+// PyTorch's names: numbers, and of groups by local synchronization the SHA-1 of "0_1_1".
 TEST(ProcessGroup, NamesBeginAnewAfterDestroy) {
   const test::TemporaryFolder folder;
   const auto results = run_workers("groups_of_several_lives", {.arguments = {folder / "first", folder / "second"}});
@@ -236,7 +236,8 @@ class SilentBackend final : public c10d::Backend {
 COHORT_WORKER(registered_backend) {
   const auto create = [](const comm::BackendRequest& request) { return c10::make_intrusive<SilentBackend>(request); };
   register_backend("silent", create, {c10::DeviceType::CPU});
-  REQUIRE(value_error_of([&] { register_backend("silent", create); }) == "backend \"silent\" is already registered");
+  REQUIRE(value_error_of([&] { register_backend("silent", create); }) ==
+          "[cohort] backend \"silent\" is already registered");
   init_process_group("silent");
   REQUIRE(get_backend() == "silent");
   REQUIRE(get_backend_config() == "cpu:silent");

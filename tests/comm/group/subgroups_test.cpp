@@ -55,7 +55,7 @@ COHORT_WORKER(subgroup_errors) {
   init_process_group("gloo");
   REQUIRE_EQUAL(error_of([] { new_subgroups(100); }), "The arg 'group_size' (100) must not exceed the world size (4)");
   REQUIRE_EQUAL(error_of([] { new_subgroups(3); }), "The world size (4) must be divisible by 'group_size=3'");
-  REQUIRE_EQUAL(error_of([] { new_subgroups(-1); }), "The arg 'group_size' (-1) must be positive");
+  REQUIRE_EQUAL(error_of([] { new_subgroups(0); }), "The arg 'group_size' (0) must be positive");
   REQUIRE_EQUAL(
       error_of([] { new_subgroups(); }),
       "Default group size only takes effect when CUDA is available. If your subgroup uses a backend that does "
@@ -114,7 +114,7 @@ COHORT_WORKER(split) {
 
 TEST(Subgroups, SplitFollowsRanksInTheParent) { run_workers("split", {.world_size = 4}).expect_success(); }
 
-COHORT_WORKER(local_synchronisation) {
+COHORT_WORKER(local_synchronization) {
   init_process_group("gloo");
   const int rank = get_rank();
   // Rank 2 makes no call at all, or a call that returns at once.
@@ -135,8 +135,8 @@ COHORT_WORKER(local_synchronisation) {
   barrier();
 }
 
-TEST(Subgroups, LocalSynchronisationNeedsMembersOnly) {
-  run_workers("local_synchronisation", {.world_size = 3}).expect_success();
+TEST(Subgroups, LocalSynchronizationNeedsMembersOnly) {
+  run_workers("local_synchronization", {.world_size = 3}).expect_success();
 }
 
 COHORT_WORKER(queries_and_registry) {
@@ -184,7 +184,7 @@ COHORT_WORKER(short_timeouts) {
     all_reduce(tensor, {.group = pair});
     throw std::runtime_error("rank 1 did not come, and nobody noticed");
   } catch (const c10::DistBackendError& error) {
-    REQUIRE(std::string(error.what()).find("group's time-out of 700 ms") != std::string::npos);
+    REQUIRE(std::string(error.what()).find("group's timeout of 700 ms") != std::string::npos);
   }
   barrier();
 }

@@ -47,11 +47,11 @@ COHORT_WORKER(allocator_of_another_library) {
   const bool is_first = test::worker_arguments().at(0) == "before";
   if (is_first) c10::SetCPUAllocator(&other, /*priority=*/200);
   for (int i = 0; i < 2; ++i) {
-    test::print_error([] { use_shared_allocator({.reserved_bytes = size_t{64} << 20}); });
+    test::print_error([] { comm::use_shared_allocator({.reserved_bytes = size_t{64} << 20}); });
   }
-  REQUIRE(has_shared_allocator() == !is_first);
+  REQUIRE(comm::has_shared_allocator() == !is_first);
   if (!is_first) c10::SetCPUAllocator(&other, /*priority=*/200);
-  REQUIRE(!has_shared_allocator());
+  REQUIRE(!comm::has_shared_allocator());
 }
 
 TEST(SharedAllocator, OfAnotherLibraryMessage) {
@@ -69,25 +69,29 @@ TEST(SharedAllocator, OfAnotherLibraryMessage) {
 }
 
 COHORT_WORKER(allocator_of_one_process) {
-  REQUIRE(!has_shared_allocator());
-  REQUIRE(shared_allocator_stats().reserved_bytes == 0);
+  REQUIRE(!comm::has_shared_allocator());
+  REQUIRE(comm::shared_allocator_stats().reserved_bytes == 0);
+  REQUIRE_EQUAL(
+      test::error_of([] { comm::use_shared_allocator({.reserved_bytes = 0}); }),
+      "[cohort] use_shared_allocator: reserved_bytes is at least 1, but got 0\n  hint: leave it out for the size "
+      "of the host's memory");
   auto before = at::full({kLarge}, 1.0f);
-  use_shared_allocator({.reserved_bytes = size_t{256} << 20});
-  use_shared_allocator();
-  REQUIRE(has_shared_allocator());
-  REQUIRE(shared_allocator_stats().reserved_bytes == size_t{256} << 20);
+  comm::use_shared_allocator({.reserved_bytes = size_t{256} << 20});
+  comm::use_shared_allocator();
+  REQUIRE(comm::has_shared_allocator());
+  REQUIRE(comm::shared_allocator_stats().reserved_bytes == size_t{256} << 20);
   auto small = at::full({16 * 1024 - 1}, 2.0f);  // a number less than 64 KiB
-  REQUIRE(shared_allocator_stats().used_bytes == 0);
+  REQUIRE(comm::shared_allocator_stats().used_bytes == 0);
   auto large = at::full({kLarge}, 3.0f);
-  REQUIRE(shared_allocator_stats().used_bytes == kLargeBytes);
+  REQUIRE(comm::shared_allocator_stats().used_bytes == kLargeBytes);
   large.reset();
-  REQUIRE(shared_allocator_stats().cached_bytes == kLargeBytes);
+  REQUIRE(comm::shared_allocator_stats().cached_bytes == kLargeBytes);
   large = at::full({kLarge}, 4.0f);
-  REQUIRE(shared_allocator_stats().num_recycled == 1);
+  REQUIRE(comm::shared_allocator_stats().num_recycled == 1);
   // Resized, cloned, appended to; what does not fit comes from malloc.
   large.resize_({2 * kLarge}).fill_(5);
   const auto huge = at::full({int64_t{80} << 20}, 1.0f);
-  REQUIRE(shared_allocator_stats().num_refused >= 1);
+  REQUIRE(comm::shared_allocator_stats().num_refused >= 1);
   REQUIRE(at::equal(at::cat({large, before}).slice(0, 0, 2 * kLarge), at::full({2 * kLarge}, 5.0f)));
   REQUIRE(large.clone().sum().item<double>() == 10.0 * kLarge && huge.numel() == int64_t{80} << 20);
   before.reset();
@@ -97,9 +101,9 @@ COHORT_WORKER(allocator_of_one_process) {
   c10::GetCPUAllocator()->raw_deallocate(c10::GetCPUAllocator()->raw_allocate(100));
   REQUIRE(at::empty({0}).numel() == 0);
   large.reset();
-  empty_shared_allocator_cache();
-  REQUIRE(shared_allocator_stats().cached_bytes == 0);
-  REQUIRE(shared_allocator_stats().used_bytes == 0);
+  comm::empty_shared_allocator_cache();
+  REQUIRE(comm::shared_allocator_stats().cached_bytes == 0);
+  REQUIRE(comm::shared_allocator_stats().used_bytes == 0);
 }
 
 TEST(SharedAllocator, ServesLargeTensorsOfOneProcess) {
@@ -203,7 +207,7 @@ COHORT_WORKER(allocator_by_the_environment) {
   const bool is_on = base::get_env("COHORT_TEST_ALLOCATOR") != "1" || rank == 0;
   base::set_env("COHORT_SHARED_ALLOCATOR", is_on ? "1" : "0");
   init_process_group("shm");
-  REQUIRE(has_shared_allocator() == is_on);
+  REQUIRE(comm::has_shared_allocator() == is_on);
   const auto one = at::full({kLarge}, rank + 1.0f);
   all_reduce(one);
   REQUIRE(at::equal(one, at::full({kLarge}, 3.0f)));
@@ -223,15 +227,15 @@ COHORT_WORKER(allocator_of_spawned_ranks) {
   at::set_num_threads(1);
   const rlimit both{size_t{256} << 20, size_t{256} << 20};
   setrlimit(RLIMIT_FSIZE, &both);
-  use_shared_allocator({.reserved_bytes = size_t{256} << 20});  // and not more in the ranks
+  comm::use_shared_allocator({.reserved_bytes = size_t{256} << 20});  // and not more in the ranks
   const auto inherited = at::full({kLarge}, 7.0f);
   const auto file = std::filesystem::temp_directory_path() / ("allocator." + std::to_string(::getpid()));
   spawn(
       [&](int rank) {
-        REQUIRE(!has_shared_allocator());
+        REQUIRE(!comm::has_shared_allocator());
         REQUIRE(at::equal(inherited, at::full({kLarge}, 7.0f)));
         init_process_group({.backend = "shm", .init_method = "file://" + file.string(), .world_size = 2, .rank = rank});
-        REQUIRE(has_shared_allocator());
+        REQUIRE(comm::has_shared_allocator());
         inherited.fill_(rank);
         const auto one = at::full({kLarge}, rank + 1.0f);
         all_reduce(one);
@@ -274,7 +278,7 @@ class Listener final : public c10::MemoryReportingInfoBase {
 };
 
 COHORT_WORKER(allocator_and_profiler) {
-  use_shared_allocator();
+  comm::use_shared_allocator();
   const auto listener = std::make_shared<Listener>();
   c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::PROFILER_STATE, listener);
   auto one = at::empty({kLarge});

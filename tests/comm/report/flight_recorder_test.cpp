@@ -34,19 +34,19 @@ TEST(FlightRecorder, IsEmptyWithoutGroups) {
 
 TEST(FlightRecorder, WritesFiles) {
   const test::TemporaryFolder folder;
-  const std::string path = comm::write_flight_recorder(folder / "run_");
+  const std::string path = comm::save_flight_recorder(folder / "run_");
   EXPECT_THAT(path, StartsWith(folder / "run_pid"));
   EXPECT_THAT(base::read_file(path).value(), HasSubstr("no group\n"));
-  comm::write_chrome_trace(folder / "trace.json");
+  comm::save_chrome_trace(folder / "trace.json");
   EXPECT_THAT(base::read_file(folder / "trace.json").value(), HasSubstr("\"traceEvents\":[\n]}\n"));
 }
 
 TEST(FlightRecorder, PathThatCannotBeWrittenMessage) {
   EXPECT_THAT(
-      test::error_of([] { comm::write_flight_recorder("/proc/cannot/run_"); }),
+      test::error_of([] { comm::save_flight_recorder("/proc/cannot/run_"); }),
       StartsWith("[cohort] the flight recorder cannot be written to files that begin with \"/proc/cannot/run_\"; the "
                  "warning before this one says why"));
-  EXPECT_THAT(test::error_of([] { comm::write_chrome_trace("/proc/cannot.json"); }),
+  EXPECT_THAT(test::error_of([] { comm::save_chrome_trace("/proc/cannot.json"); }),
               StartsWith("[cohort] cannot write \"/proc/cannot.json\"\n  caused by: "));
 }
 

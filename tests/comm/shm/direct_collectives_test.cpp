@@ -220,7 +220,7 @@ TEST(DirectCollectives, RefuseWhatTheOrdinaryWayRefusesMessage) {
   run_direct_ranks([](int, const Group&, c10d::Backend& backend, DirectCollectives& direct) {
     auto tensor = at::zeros({4});
     const auto text = text_of_error([&] { direct.all_reduce_now(tensor, ReduceOp::BAND); });
-    EXPECT_EQ(text, "all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32");
+    EXPECT_EQ(text, "[cohort] all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32");
     EXPECT_EQ(text, text_of_error([&] { reduce_on(backend, {tensor}, Mode::kSync, ReduceOp::BAND); }));
     EXPECT_EQ(backend.getSequenceNumberForGroup(), 0);
   });

@@ -30,7 +30,7 @@ TEST(ShmArguments, RefusesWhatCannotWorkMessage) {
               }),
               "[cohort] all_reduce on backend \"shm\" takes one tensor, got 2");
     EXPECT_EQ(value_error([&] { reduce_on(backend, {at::ones({1})}, Mode::kSync, ReduceOp::BAND); }),
-              "all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32");
+              "[cohort] all_reduce: Cannot use ReduceOp.BAND with non-integral dtype float32");
     EXPECT_EQ(value_error([&] { reduce_on(backend, {at::ones({1}, at::kComplexFloat)}, Mode::kSync, ReduceOp::MAX); }),
               "[cohort] all_reduce does not support ReduceOp.MAX on complex tensors, got complex64");
     EXPECT_EQ(value_error([&] { reduce_on(backend, {at::ones({1}, at::kBool)}, Mode::kSync, ReduceOp::AVG); }),

@@ -1,4 +1,4 @@
-// Works of the backend "shm": order, who runs them, futures, time-outs, ends in any order. Ranks are threads.
+// Works of the backend "shm": order, who runs them, futures, timeouts, ends in any order. Ranks are threads.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

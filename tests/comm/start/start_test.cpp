@@ -19,7 +19,7 @@
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/comm/group/subgroups.h"
-#include "cohort/comm/start/roll_call.h"
+#include "cohort/comm/start/membership_check.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/temporary_folder.h"
 
@@ -50,7 +50,7 @@ std::string start_error(const std::function<void()>& fn) {
 void sleep_ms(int count) { std::this_thread::sleep_for(std::chrono::milliseconds(count)); }
 
 // Starts a group and prints how that ended. Arguments: "<rank>:NAME=value" sets a variable for that process, "*:" for all;
-// "<rank>:@late=ms", "@after=path" (waits for that file), "@timeout=ms", "@url=...", "@again=ms" (start twice, with this time-out
+// "<rank>:@late=ms", "@after=path" (waits for that file), "@timeout=ms", "@url=...", "@again=ms" (start twice, with this timeout
 // then), "@stay=1" (never end), "@backend=name" or "@backend=" for none.
 COHORT_WORKER(start) {
   constexpr const char* kEnough = "100000";
@@ -246,7 +246,7 @@ TEST(Start, StoreThatIsStoppedMessage) {
   EXPECT_EQ(
       text,
       "DistStoreError: [cohort] init_process_group failed: rank 1 (pid P on HOST) gets no answer from the store at "
-      "127.0.0.1:PORT\n  caused by: no answer within the time-out of 5.0 s, nor a few seconds after it\n"
+      "127.0.0.1:PORT\n  caused by: no answer within the timeout of 5.0 s, nor a few seconds after it\n"
       "  hint: the process that hosts it is stopped or its host is lost; look at rank 0, or at the launcher\n");
 }
 
@@ -397,12 +397,12 @@ COHORT_WORKER(one_accelerator) {
                                          .isServer = rank == 0,
                                          .numWorkers = 2});
   std::cout << start_error([&] {
-    comm::call_roll({.store = store,
-                     .rank = rank,
-                     .world_size = 2,
-                     .timeout = kHangLimit,
-                     .plan = {},
-                     .accelerator = "GPU-made-up"});
+    comm::check_membership({.store = store,
+                            .rank = rank,
+                            .world_size = 2,
+                            .timeout = kHangLimit,
+                            .plan = {},
+                            .accelerator = "GPU-made-up"});
   }) << "\n" << std::flush;
   store->set("done/" + std::to_string(rank), std::vector<uint8_t>{1});
   if (rank == 0) store->wait({"done/1"}, kHangLimit);

@@ -200,7 +200,7 @@ TEST(Failures, SkewedSpeedsAreToldFromALostRankMessage) {
   EXPECT_THAT(results[0].output,
               MatchesRegex("\\[cohort\\] all_reduce #2 on group \"default_pg\" failed\n"
                            "  rank 0 of 2 on [^ ]+, backend gloo, 16 B float32\n"
-                           "  caused by: no answer from the other ranks within the group's time-out of 1.5 s\n"
+                           "  caused by: no answer from the other ranks within the group's timeout of 1.5 s\n"
                            "  caused by: " +
                            process_regex(1) +
                            " has not arrived: it is computing\n"
@@ -214,7 +214,7 @@ TEST(Failures, SkewedSpeedsAreToldFromALostRankMessage) {
                   "  caused by: " +
                   process_regex(0) +
                   " gave up in all_reduce #2 on group \"default_pg\": no answer from the other ranks within the "
-                  "group's time-out of 1.5 s\n"
+                  "group's timeout of 1.5 s\n"
                   "  caused by: [^\n]*\n"
                   "  hint: the ranks run at different speeds, but none is lost: this one came to all_reduce later than "
                   "the other waits; raise the timeout of init_process_group \\(of new_group for a subgroup\\), "
@@ -253,7 +253,7 @@ TEST(Failures, ReceiveNamesTheRankThatSentNothingMessage) {
   EXPECT_THAT(results[0].output,
               MatchesRegex("\\[cohort\\] recv #1 on group \"default_pg\" failed\n"
                            "  rank 0 of 3 on [^ ]+, backend gloo, 16 B float32\n"
-                           "  caused by: no answer from the other ranks within the group's time-out of 12.0 s\n"
+                           "  caused by: no answer from the other ranks within the group's timeout of 12.0 s\n"
                            "  caused by: " +
                            process_regex(1) +
                            " has not arrived: it is asleep\n"
@@ -283,7 +283,7 @@ TEST(Failures, MonitoredBarrierNamesTheMissingRanksMessage) {
                                  "send/recv from rank 0. Please check rank 0 logs for faulty rank."));
 }
 
-// All ranks work on the backend of the first argument, with the time-out of the second, in seconds; at a random moment one is
+// All ranks work on the backend of the first argument, with the timeout of the second, in seconds; at a random moment one is
 // killed, stopped or held back.
 COHORT_WORKER(random_work) {
   init_process_group(
@@ -310,7 +310,7 @@ COHORT_WORKER(random_work) {
 
 void disturb(const std::string& backend, int signal, unsigned seed) {
   std::mt19937 random(seed);
-  // Who is stopped is found by the time-out alone.
+  // Who is stopped is found by the timeout alone.
   const auto timeout = std::to_string(signal == SIGSTOP ? kOfReceives.count() : 100);
   test::Workers workers("random_work", {.world_size = 3, .arguments = {backend, timeout}});
   for (int rank = 0; rank < 3; ++rank) workers.wait_for_output(rank, "working");

@@ -67,6 +67,8 @@ TEST_F(TokenDatasetTest, StopsAfterMaxBytes) {
   write("b.txt", "abcdefghij");
   EXPECT_EQ(text_of(*TextCorpus::open(folder(), {.max_bytes = 13})), "0123456789abc");
   EXPECT_EQ(text_of(*TextCorpus::open(folder(), {.max_bytes = 10})), "0123456789");
+  EXPECT_EQ(error_text<c10::ValueError>([&] { TextCorpus::open(folder(), {.max_bytes = 0}); }),
+            "[cohort] TextCorpus needs max_bytes >= 1, but got 0");
 }
 
 TEST_F(TokenDatasetTest, ReadsAcrossFiles) {

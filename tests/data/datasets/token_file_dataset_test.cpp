@@ -58,6 +58,8 @@ TEST_F(TokenFileDatasets, Messages) {
             "[cohort] \"" + file +
                 "\" has 10 tokens: too few for a window of 10 tokens and the token after it\n  hint: use a shorter "
                 "context_length or more text");
+  EXPECT_EQ(error_text<c10::ValueError>([&] { TokenFileDataset(file, {.vocab_size = 0}); }),
+            "[cohort] TokenFileDataset needs vocab_size >= 1, but got 0");
   const TokenFileDataset dataset(file, {.context_length = 3, .vocab_size = 36});
   EXPECT_TRUE(dataset.get(0).first.equal(at::tensor({0, 7, 14}, at::kLong)));
   EXPECT_EQ(error_text<c10::Error>([&] { dataset.get(1); }),

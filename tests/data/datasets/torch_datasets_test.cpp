@@ -17,7 +17,7 @@ namespace {
 using TorchRows = torch::data::datasets::TensorDataset;
 using StackExamples = torch::data::transforms::Stack<torch::data::TensorExample>;
 
-struct Labelled : torch::data::datasets::Dataset<Labelled> {
+struct Labeled : torch::data::datasets::Dataset<Labeled> {
   torch::data::Example<> get(size_t index) override {
     return {at::arange(2) + static_cast<int64_t>(index), at::scalar_tensor(static_cast<int64_t>(index), at::kLong)};
   }
@@ -40,8 +40,8 @@ struct Reader : torch::data::datasets::StatefulDataset<Reader, std::vector<torch
 };
 
 TEST(TorchDatasets, ExamplesWithTargetsAndWithout) {
-  const DataLoader labelled(Labelled(), {.batch_size = 3, .num_workers = 1});
-  const auto batch = *labelled.begin();
+  const DataLoader labeled(Labeled(), {.batch_size = 3, .num_workers = 1});
+  const auto batch = *labeled.begin();
   EXPECT_TRUE(batch.data.equal(at::stack({at::arange(2), at::arange(1, 3), at::arange(2, 4)})));
   EXPECT_TRUE(batch.target.equal(at::arange(3)));
   const DataLoader rows(TorchRows(at::arange(6)), {.batch_size = 4});
@@ -83,7 +83,7 @@ TEST(TorchDatasets, StatefulOnesBeginAgainEachEpoch) {
 }
 
 TEST(TorchDatasets, CanBeSplit) {
-  const auto parts = random_split(Labelled(), {0.6, 0.4});
+  const auto parts = random_split(Labeled(), {0.6, 0.4});
   EXPECT_EQ(parts[0].size(), 3);
   EXPECT_EQ(parts[1].get(0).target.item<int64_t>(), parts[1].indices()[0]);
 }

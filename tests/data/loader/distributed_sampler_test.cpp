@@ -1,4 +1,4 @@
-#include "cohort/data/loader/distributed_sampler.h"
+#include "cohort/data/samplers/distributed_sampler.h"
 
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>

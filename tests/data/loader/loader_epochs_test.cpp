@@ -12,9 +12,9 @@
 #include "cohort/data/datasets/stack_dataset.h"
 #include "cohort/data/datasets/subset.h"
 #include "cohort/data/loader/data_loader.h"
-#include "cohort/data/loader/distributed_sampler.h"
-#include "cohort/data/loader/elastic_distributed_sampler.h"
 #include "cohort/data/loader/iterable.h"
+#include "cohort/data/samplers/distributed_sampler.h"
+#include "cohort/data/samplers/elastic_distributed_sampler.h"
 
 namespace cohort::data {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "cohort/data/datasets/tensor_dataset.h"
 #include "cohort/data/loader/data_loader.h"
-#include "cohort/data/loader/distributed_sampler.h"
-#include "cohort/data/loader/elastic_distributed_sampler.h"
-#include "cohort/data/loader/length_bucket_sampler.h"
+#include "cohort/data/samplers/distributed_sampler.h"
+#include "cohort/data/samplers/elastic_distributed_sampler.h"
+#include "cohort/data/samplers/length_bucket_sampler.h"
 #include "tests/data/error_text.h"
 
 namespace cohort::data {

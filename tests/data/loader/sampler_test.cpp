@@ -1,4 +1,4 @@
-#include "cohort/data/loader/sampler.h"
+#include "cohort/data/samplers/sampler.h"
 
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>

@@ -33,7 +33,7 @@ struct TwoStreams {
   bool whole_step_in_side = false;  // else only the net's left half
   bool left_is_first = true;
   bool holds_accumulators = false;   // whose stream is then the one in which they were made
-  bool changes_side_stream = false;  // after a step without synchronisation
+  bool changes_side_stream = false;  // after a step without synchronization
   bool side_is_prompt = false;       // else it is late
 };
 

@@ -45,9 +45,9 @@ torch::nn::Sequential make_net() {
 
 void shard_net(const std::string& name, torch::nn::Module& module, const DeviceMesh& mesh) {
   const Placements rows{Shard(0)};
-  if (name == "0") distribute_parameters(module, mesh, {{"weight", rows}}, std::nullopt);
-  if (name == "2") distribute_parameters(module, mesh, {{"weight", rows}, {"bias", rows}}, std::nullopt);
-  if (name == "4") distribute_parameters(module, mesh, {{"weight", {Shard(1)}}}, std::nullopt);
+  if (name == "0") dtensor::distribute_parameters(module, mesh, {{"weight", rows}}, std::nullopt);
+  if (name == "2") dtensor::distribute_parameters(module, mesh, {{"weight", rows}, {"bias", rows}}, std::nullopt);
+  if (name == "4") dtensor::distribute_parameters(module, mesh, {{"weight", {Shard(1)}}}, std::nullopt);
 }
 
 // Parameters after a few steps, on the CPU.
@@ -94,7 +94,7 @@ TEST_F(DTensorDevices, ANetIsTrainedAsOnTheCpu) {
   });
 }
 
-TEST_F(DTensorDevices, ClassesAreSharedOut) {
+TEST_F(DTensorDevices, ClassesAreSharded) {
   run_ranks_with_devices(2, [](int /*rank*/, const Group& group, const RankDevices& devices) {
     const c10::DeviceGuard guard(devices.first);
     const auto whole = net_values({4, 5}, 5).requires_grad_(), labels = at::tensor({4, 1, -100, 0}, at::kLong);

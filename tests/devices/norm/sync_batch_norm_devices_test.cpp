@@ -7,7 +7,7 @@
 
 #include "cohort/parallel/norm/convert_sync_batch_norm.h"
 #include "tests/devices/in_stream.h"
-#include "tests/parallel/norm/joint_batches.h"
+#include "tests/parallel/norm/sync_batches.h"
 #include "tests/support/sim_device/device_test.h"
 #include "tests/support/sim_device/streams.h"
 
@@ -15,13 +15,13 @@ namespace cohort::sim {
 namespace {
 
 using SyncBatchNormDevices = DeviceTest;
-using test::JointCase;
+using test::SyncCase;
 
 template <class Norm>
-void expect_joint_on_devices(JointCase c, Norm (*make)(const JointCase&, const Group&), bool in_side_stream = false) {
+void expect_joint_on_devices(SyncCase c, Norm (*make)(const SyncCase&, const Group&), bool in_side_stream = false) {
   run_ranks_with_devices(static_cast<int>(c.rows.size()),
                          [&](int rank, const Group& group, const RankDevices& devices) {
-                           JointCase own = c;
+                           SyncCase own = c;
                            own.device = devices.first;
                            auto norm = make(own, group);
                            norm->to(devices.first);
@@ -32,13 +32,13 @@ void expect_joint_on_devices(JointCase c, Norm (*make)(const JointCase&, const G
                          });
 }
 
-SyncBatchNorm synchronised(const JointCase& c, const Group& group) {
+SyncBatchNorm synchronized(const SyncCase& c, const Group& group) {
   auto options = c.options;
   options.process_group = group;
   return SyncBatchNorm(c.shape[0], options);
 }
 
-torch::nn::BatchNorm2d converted(const JointCase& c, const Group& group) {
+torch::nn::BatchNorm2d converted(const SyncCase& c, const Group& group) {
   return convert_sync_batchnorm(torch::nn::BatchNorm2d(torch::nn::BatchNormOptions(c.shape[0])
                                                            .momentum(c.options.momentum)
                                                            .affine(c.options.affine)
@@ -47,16 +47,16 @@ torch::nn::BatchNorm2d converted(const JointCase& c, const Group& group) {
 }
 
 TEST_F(SyncBatchNormDevices, EqualsBatchNormOfTheJoinedBatch) {
-  expect_joint_on_devices({.rows = {2, 3, 1}}, synchronised);
-  expect_joint_on_devices({.shape = {4, 3, 2}, .format = at::MemoryFormat::ChannelsLast}, synchronised);
-  expect_joint_on_devices({.rows = {4, 5}, .shape = {4, 3}, .options = {.momentum = std::nullopt}}, synchronised,
+  expect_joint_on_devices({.rows = {2, 3, 1}}, synchronized);
+  expect_joint_on_devices({.shape = {4, 3, 2}, .format = at::MemoryFormat::ChannelsLast}, synchronized);
+  expect_joint_on_devices({.rows = {4, 5}, .shape = {4, 3}, .options = {.momentum = std::nullopt}}, synchronized,
                           /*in_side_stream=*/true);
 }
 
-TEST_F(SyncBatchNormDevices, EmptyBatches) { expect_joint_on_devices({.rows = {0, 3}}, synchronised); }
+TEST_F(SyncBatchNormDevices, EmptyBatches) { expect_joint_on_devices({.rows = {0, 3}}, synchronized); }
 
 TEST_F(SyncBatchNormDevices, SixteenBits) {
-  expect_joint_on_devices({.rows = {20, 30}, .dtype = at::kHalf, .offset = 8, .tolerance = 6e-4}, synchronised);
+  expect_joint_on_devices({.rows = {20, 30}, .dtype = at::kHalf, .offset = 8, .tolerance = 6e-4}, synchronized);
 }
 
 TEST_F(SyncBatchNormDevices, ConvertedLayers) {

@@ -93,7 +93,7 @@ TEST_F(SimFaults, TwoDevicesInOneOperatorMessage) {
   EXPECT_THROW(at::add(at::ones({2}, device(0)), at::ones({2})), c10::Error);
 }
 
-TEST_F(SimFaults, AnErrorOfAKernelShowsAtTheNextSynchronisation) {
+TEST_F(SimFaults, AnErrorOfAKernelShowsAtTheNextSynchronization) {
   const auto no_class = at::full({1}, 7, at::dtype(at::kLong).device(device(0)));
   const auto x = at::zeros({1, 3}, device(0));
   EXPECT_NO_THROW(at::nll_loss(x, no_class));

@@ -7,8 +7,8 @@
 #include "cohort/parallel/context/context_parallel.h"
 #include "cohort/parallel/context/ring_attention.h"
 #include "cohort/parallel/context/ulysses_attention.h"
-#include "cohort/parallel/tensor/parallel_draws.h"
 #include "cohort/parallel/tensor/parallel_layers.h"
+#include "cohort/parallel/tensor/rng_scope.h"
 #include "cohort/parallel/tensor/vocab_parallel_cross_entropy.h"
 #include "tests/devices/in_stream.h"
 #include "tests/parallel/tensor/numbers.h"
@@ -24,7 +24,7 @@ using test::gradients_of;
 using test::require_near;
 
 at::Tensor own_chunk(const at::Tensor& whole, int64_t dim, const Group& group) {
-  const auto range = chunk_range(whole.size(dim), group->getSize(), group->getRank());
+  const auto range = mesh::chunk_range(whole.size(dim), group->getSize(), group->getRank());
   return whole.narrow(dim, range.begin, range.size()).contiguous();
 }
 
@@ -37,21 +37,21 @@ void require_layers(const Group& group, const c10::Device& device) {
       at::linear(at::linear(at::linear(at::embedding(table, words), first).tanh(), second), table)[0], words[0]);
   const auto gradients = torch::autograd::grad({expected}, {first, second, table});
 
-  ColumnParallelLinear up(4, 7, ColumnParallelOptions{.group = group, .bias = false});
-  RowParallelLinear down(7, 4, RowParallelOptions{.group = group, .bias = false});
-  VocabParallelEmbedding embedding(5, 4, VocabParallelOptions{.group = group});
-  ColumnParallelLinear head(4, 5, ColumnParallelOptions{.group = group, .bias = false});
-  up->load_whole(first);
-  down->load_whole(second);
-  embedding->load_whole(table);
-  head->load_whole(table);
+  parallel::ColumnParallelLinear up(4, 7, parallel::ColumnParallelOptions{.group = group, .bias = false});
+  parallel::RowParallelLinear down(7, 4, parallel::RowParallelOptions{.group = group, .bias = false});
+  parallel::VocabParallelEmbedding embedding(5, 4, parallel::VocabParallelOptions{.group = group});
+  parallel::ColumnParallelLinear head(4, 5, parallel::ColumnParallelOptions{.group = group, .bias = false});
+  up->load_full(first);
+  down->load_full(second);
+  embedding->load_full(table);
+  head->load_full(table);
   for (torch::nn::Module* layer :
        std::initializer_list<torch::nn::Module*>{up.get(), down.get(), embedding.get(), head.get()}) {
     layer->to(device);
   }
   const auto own_words = words.to(device);
   const auto logits = head(down(up(embedding(own_words)).tanh()))[0];
-  const auto loss = vocab_parallel_cross_entropy(logits, own_words[0], {.group = group, .num_classes = 5});
+  const auto loss = parallel::vocab_parallel_cross_entropy(logits, own_words[0], {.group = group, .num_classes = 5});
   loss.backward();
   require_near(loss.cpu(), expected, 1e-5, "loss");
   require_near(up->weight.grad().cpu(), own_chunk(gradients[0], 0, group), 1e-5, "up");
@@ -74,13 +74,14 @@ void require_attention(const Group& group, const c10::Device& device, Attend att
   for (const uint64_t seed : {1, 2, 3}) {
     wholes.push_back(drawn({1, 2, 8, 4}, seed).requires_grad_());
     parts.push_back(
-        shard_sequence(wholes.back().detach().to(device), 2, SequenceLayout::kHeadTail, group).requires_grad_());
+        parallel::shard_sequence(wholes.back().detach().to(device), 2, parallel::SequenceLayout::kHeadTail, group)
+            .requires_grad_());
   }
   const auto cotangent = drawn({1, 2, 8, 4}, 4);
   const auto whole = at::scaled_dot_product_attention(wholes[0], wholes[1], wholes[2], {}, 0.0, true);
   const auto own = attend(parts);
   const auto part = [&](const at::Tensor& tensor) {
-    return shard_sequence(tensor, 2, SequenceLayout::kHeadTail, group);
+    return parallel::shard_sequence(tensor, 2, parallel::SequenceLayout::kHeadTail, group);
   };
   require_near(own.cpu(), part(whole), 1e-5, "out");
   const auto expected = gradients_of(whole, cotangent, wholes),
@@ -92,11 +93,12 @@ TEST_F(ModelParallelDevices, Attention) {
   run_ranks_with_devices(2, [](int /*rank*/, const Group& group, const RankDevices& devices) {
     for (const auto rotate : {RotateMethod::kAllGather, RotateMethod::kAllToAll}) {
       require_attention(group, devices.first, [&](const std::vector<at::Tensor>& parts) {
-        return ring_attention(parts[0], parts[1], parts[2], {.group = group, .is_causal = true, .rotate = rotate});
+        return parallel::ring_attention(parts[0], parts[1], parts[2],
+                                        {.group = group, .is_causal = true, .rotate = rotate});
       });
     }
     require_attention(group, devices.first, [&](const std::vector<at::Tensor>& parts) {
-      return ulysses_attention(parts[0], parts[1], parts[2], {.group = group, .is_causal = true});
+      return parallel::ulysses_attention(parts[0], parts[1], parts[2], {.group = group, .is_causal = true});
     });
   });
 }
@@ -123,16 +125,16 @@ TEST_F(ModelParallelDevices, AScopeStandsBeforeAttention) {
 
 TEST_F(ModelParallelDevices, Draws) {
   run_ranks_with_devices(2, [](int rank, const Group& group, const RankDevices& devices) {
-    const auto draw = [&](Draws draws) {
-      const ParallelDraws scope(draws, group, devices.first);
+    const auto draw = [&](parallel::RngStreams draws) {
+      const parallel::RngScope scope(draws, group, devices.first);
       return at::rand({4}, devices.first);
     };
-    for (const auto draws : {Draws::kAlike, Draws::kDiffer}) {
+    for (const auto draws : {parallel::RngStreams::kSame, parallel::RngStreams::kDifferent}) {
       const auto own = draw(draws);
       const auto all = at::empty({2, 4}, own.options());
       all_gather_single(all, own, {.group = group});
       const auto both = all.cpu();
-      REQUIRE(at::equal(both[0], both[1]) == (draws == Draws::kAlike));
+      REQUIRE(at::equal(both[0], both[1]) == (draws == parallel::RngStreams::kSame));
       REQUIRE(at::equal(both[rank], own.cpu()));
     }
   });

@@ -66,7 +66,7 @@ inline Outcome fit_on(SmallTask& task, train::TrainerOptions options, const Batc
   const auto result = trainer.fit(
       task, Loader(small_data(batches.num_samples), {.batch_size = batches.size, .shuffle = true, .num_workers = 1}),
       Loader(small_data(13, /*seed=*/8), {.batch_size = 4}));
-  trainer.strategy().synchronise_buffers();
+  trainer.strategy().synchronize_buffers();
   Weights weights;
   for (const auto& tensor : trainer.strategy().parameters()) weights.push_back(tensor.detach().cpu());
   for (const auto& buffer : trainer.strategy().net().buffers()) weights.push_back(buffer.cpu());

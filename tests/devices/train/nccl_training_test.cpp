@@ -112,7 +112,7 @@ COHORT_WORKER(nccl_checkpoints) {
   tensors.insert("b", at::randn({100}, here).to(at::kBFloat16));
   checkpoint::save_file(tensors, folder + "/t.safetensors");
   checkpoint::save(tensors, folder + "/t.pt");
-  const auto from_safetensors = checkpoint::load_file(folder + "/t.safetensors", here);
+  const auto from_safetensors = checkpoint::load_file(folder + "/t.safetensors", {.device = here});
   const auto from_pt = checkpoint::load_tensors(folder + "/t.pt");
   for (const auto& item : tensors) {
     REQUIRE(from_safetensors[item.key()].device() == here && at::equal(from_safetensors[item.key()], item.value()));

@@ -11,7 +11,7 @@
 #include "cohort/parallel/optim/grad_scaler.h"
 #include "cohort/parallel/precision/autocast.h"
 #include "cohort/train/optim/lr_scheduler.h"
-#include "cohort/train/trainer/accelerator.h"
+#include "cohort/train/strategy/accelerator.h"
 #include "tests/checkpoint/job_of_one.h"
 #include "tests/devices/in_stream.h"
 #include "tests/devices/train/device_fit.h"
@@ -271,15 +271,15 @@ TEST_F(TrainerDevices, ReplicasGoOnWithTheSameBits) {
 }
 
 TEST_F(TrainerDevices, GoesOnFromMemoryWithTheSameBits) {
-  const auto run = [](int64_t stop_at, int64_t memory_every) {
+  const auto run = [](int64_t stop_at, std::optional<int64_t> memory_every_steps) {
     SmallTask task;
     const auto watch = std::make_shared<Watch>(stop_at);
     TrainerOptions options = two_epochs({.strategy = {.kind = "single"}, .callbacks = {watch}}, device(0));
-    options.checkpoint.memory_every = memory_every;
+    options.checkpoint.memory_every_steps = memory_every_steps;
     fit_on(task, options);
     return watch->losses;
   };
-  const auto expected = run(0, 0);
+  const auto expected = run(0, std::nullopt);
   const checkpoint::JobOfOne job;
   auto losses = run(3, 1);
   EXPECT_EQ(losses.size(), 3U);

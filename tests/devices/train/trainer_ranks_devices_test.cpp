@@ -8,7 +8,7 @@
 
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/parallel/norm/convert_sync_batch_norm.h"
-#include "cohort/train/trainer/accelerator.h"
+#include "cohort/train/strategy/accelerator.h"
 #include "tests/devices/train/device_fit.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/sim_device/stream_backend.h"
@@ -41,10 +41,10 @@ TrainerOptions of_rank(const std::string& strategy, TrainerOptions options, std:
   return options;
 }
 
-void require_as_on_the_cpu(const std::string& strategy, const TrainerOptions& options, bool is_synchronised) {
+void require_as_on_the_cpu(const std::string& strategy, const TrainerOptions& options, bool is_synchronized) {
   const auto fit = [&](std::optional<c10::Device> device) {
     SmallTask task(/*drop=*/0.0);
-    if (is_synchronised) convert_sync_batchnorm(task.model);
+    if (is_synchronized) convert_sync_batchnorm(task.model);
     const auto outcome = fit_on(task, of_rank(strategy, options, device));
     REQUIRE(device || task.model->norm->running_mean.device() == sim::device(get_rank()));
     return outcome;
@@ -57,10 +57,10 @@ COHORT_WORKER(trainer_is_as_on_the_cpu) {
   begin_rank();
   TrainerOptions options{.gradient_accumulation_steps = 2, .gradient_clip_norm = 0.5, .log_every_n_steps = 2};
   for (const char* strategy : {"ddp", "fsdp"}) {
-    for (const bool is_synchronised : {false, true}) require_as_on_the_cpu(strategy, options, is_synchronised);
+    for (const bool is_synchronized : {false, true}) require_as_on_the_cpu(strategy, options, is_synchronized);
   }
   options.strategy.fsdp.offload_policy = fsdp::CPUOffloadPolicy(/*pin_memory=*/true);
-  require_as_on_the_cpu("fsdp", options, /*is_synchronised=*/false);
+  require_as_on_the_cpu("fsdp", options, /*is_synchronized=*/false);
 }
 
 TEST_F(TrainerRanksOnDevices, AreAsOnTheCpu) { test::run_workers("trainer_is_as_on_the_cpu").expect_success(); }
@@ -81,7 +81,7 @@ COHORT_WORKER(trainer_joins_batches) {
   REQUIRE(are_close(sim::weights_of(*joined.model), sim::weights_of(*alone.model)));
 }
 
-TEST_F(TrainerRanksOnDevices, SynchronisedBatchNormIsThatOfTheJoinedBatch) {
+TEST_F(TrainerRanksOnDevices, SynchronizedBatchNormIsThatOfTheJoinedBatch) {
   test::run_workers("trainer_joins_batches").expect_success();
 }
 

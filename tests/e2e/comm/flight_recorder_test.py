@@ -1,4 +1,4 @@
-"""Dumps of the flight recorder, read by PyTorch's own analyser and compared with PyTorch's own dump."""
+"""Dumps of the flight recorder, read by PyTorch's own analyzer and compared with PyTorch's own dump."""
 import gc
 import json
 import logging
@@ -29,20 +29,20 @@ def run_and_dump(folder, act):
         assert code == 0, out + err
 
 
-def analyse(folder, caplog):
+def analyze(folder, caplog):
     """Returns what torchfrtrace found, and what it said."""
     out = folder / "analysis"
     with caplog.at_level(logging.INFO, logger="Flight Recorder"):
         fr_trace.main([str(folder), "-o", str(out)])
-    gc.enable()  # the analyser switches it off
+    gc.enable()  # the analyzer switches it off
     with open(out, "rb") as file:
         _, database = pickle.load(file)
     return database, "\n".join(record.getMessage() for record in caplog.records)
 
 
-def test_the_analyser_matches_every_operation(tmp_path, caplog):
+def test_the_analyzer_matches_every_operation(tmp_path, caplog):
     run_and_dump(tmp_path, "dumps")
-    database, said = analyse(tmp_path, caplog)
+    database, said = analyze(tmp_path, caplog)
     names = [collective.collective_name for collective in database.collectives]
     assert names == ["gloo:" + name for name in (
         "barrier", "all_reduce", "all_reduce", "all_reduce", "broadcast", "reduce", "all_gather", "gather", "scatter",
@@ -51,9 +51,9 @@ def test_the_analyser_matches_every_operation(tmp_path, caplog):
     assert "has errors" not in said
 
 
-def test_the_analyser_finds_the_missing_rank(tmp_path, caplog):
+def test_the_analyzer_finds_the_missing_rank(tmp_path, caplog):
     run_and_dump(tmp_path, "stays away")
-    _, said = analyse(tmp_path, caplog)
+    _, said = analyze(tmp_path, caplog)
     assert "Not all ranks joining collective, sequence number: 14" in said
     assert "collective: gloo:all_reduce\nmissing ranks: {1}" in said
 

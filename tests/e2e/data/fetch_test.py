@@ -322,7 +322,7 @@ def test_killed_process_locks_nobody_out(server, start, fetch, tmp_path):
     assert names_in(tmp_path) == ["set/file"]
 
 
-# The tool itself, whose catalogue has the digests of the real sets: what comes from here can only be refused.
+# The tool itself, whose catalog has the digests of the real sets: what comes from here can only be refused.
 
 
 def tool(*arguments, **keywords):

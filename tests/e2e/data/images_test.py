@@ -73,10 +73,10 @@ def chunk(name, data):
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
-def png_file(width, height, depth, colour, interlaced=False, chunks=()):
+def png_file(width, height, depth, color, interlaced=False, chunks=()):
     """Random pixels in a kind of PNG that Pillow reads, but does not write."""
-    channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
-    random = numpy.random.default_rng(depth * 10 + colour)
+    channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[color]
+    random = numpy.random.default_rng(depth * 10 + color)
     rows = b""
     passes = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
     for x, y, x_step, y_step in passes if interlaced else [(0, 0, 1, 1)]:
@@ -84,7 +84,7 @@ def png_file(width, height, depth, colour, interlaced=False, chunks=()):
         row_size = (pass_width * channels * depth + 7) // 8
         if pass_width > 0:
             rows += b"".join(b"\0" + random.bytes(row_size) for _ in range(pass_height))
-    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, int(interlaced))
+    header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, int(interlaced))
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(chunk(*part) for part in chunks)
             + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
@@ -102,31 +102,31 @@ def test_png_files_of_pillow_have_its_pixels(images, tmp_path, mode):
 
 
 def pixels_image(path):
-    """Without alpha, from which Pillow makes grey in another way for some modes."""
+    """Without alpha, from which Pillow makes gray in another way for some modes."""
     image = Image.open(path)
     return image.convert("RGB") if image.mode in ("P", "RGBA") else image
 
 
-KINDS = [(depth, colour) for colour, depths in {0: (1, 2, 4, 8), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8,), 6: (8, 16)}.items()
+KINDS = [(depth, color) for color, depths in {0: (1, 2, 4, 8), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8,), 6: (8, 16)}.items()
          for depth in depths]
 
 
 @pytest.mark.filterwarnings("ignore:Palette images with Transparency")
 @pytest.mark.parametrize("interlaced", [False, True])
-@pytest.mark.parametrize("depth, colour", KINDS)
-def test_png_files_of_every_kind_have_pillows_pixels(images, tmp_path, depth, colour, interlaced):
+@pytest.mark.parametrize("depth, color", KINDS)
+def test_png_files_of_every_kind_have_pillows_pixels(images, tmp_path, depth, color, interlaced):
     palette = numpy.random.default_rng(3).bytes(3 * 2**depth)
-    chunks = [(b"PLTE", palette), (b"tRNS", palette[:2**depth])] if colour == 3 else []
+    chunks = [(b"PLTE", palette), (b"tRNS", palette[:2**depth])] if color == 3 else []
     for width, height in [(1, 1), (3, 5), (21, 18)]:
         path = tmp_path / "a.png"
-        path.write_bytes(png_file(width, height, depth, colour, interlaced, chunks))
+        path.write_bytes(png_file(width, height, depth, color, interlaced, chunks))
         assert (images.decode(path) == pixels_of(path)).all(), (width, height)
         assert (images.decode(path, RGB_ALPHA) == pixels_of(path, "RGBA")).all(), (width, height)
 
 
 @pytest.mark.parametrize("depth, interlaced", [(16, False), (16, True)])
 def test_of_16_bits_the_higher_8_count(images, tmp_path, depth, interlaced):
-    """Pillow keeps grey of 16 bits as it is."""
+    """Pillow keeps gray of 16 bits as it is."""
     path = tmp_path / "a.png"
     path.write_bytes(png_file(21, 18, depth, 0, interlaced))
     assert (images.decode(path, GRAY)[:, :, 0] == numpy.asarray(Image.open(path)).astype(numpy.int64) >> 8).all()
@@ -142,11 +142,11 @@ def test_jpeg_files_have_pillows_pixels(images, tmp_path, mode, subsampling, pro
         assert (images.decode(path, RGB_ALPHA)[:, :, :3] == pixels_of(path)).all()
         if mode == "L":
             assert (images.decode(path, UNCHANGED) == pixels_of(path, "L")).all()
-        if mode == "RGB":  # the file has brightness apart from colour; so Pillow gets it
-            grey = Image.open(path)
-            grey.draft("L", grey.size)
-            assert grey.mode == "L"
-            assert (images.decode(path, GRAY) == pixels_of(grey, "L")).all()
+        if mode == "RGB":  # the file has brightness apart from color; so Pillow gets it
+            gray = Image.open(path)
+            gray.draft("L", gray.size)
+            assert gray.mode == "L"
+            assert (images.decode(path, GRAY) == pixels_of(gray, "L")).all()
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])

@@ -48,7 +48,7 @@ def compare(programs):
     return run
 
 
-def test_colours_are_torchvisions(compare):
+def test_colors_are_torchvisions(compare):
     cases = []
     for image, factor in itertools.product(images(), (0.0, 0.4, 1.0, 1.9)):
         for op in ("brightness", "contrast", "saturation", "sharpness"):

@@ -143,7 +143,7 @@ def test_toy_model_on_two_devices_a_rank(tmp_path):
 def test_hogwild_trains_one_model_in_all_processes(ranks):
     code, out, err = run(EXAMPLES / "hogwild", "--nprocs", ranks, "--epochs", 4)
     assert code == 0, err
-    # A rank that came late starts from what the others have learnt.
+    # A rank that came late starts from what the others have learned.
     assert max(float(m) for m in re.findall(r"epoch 0 \| 64 steps \| loss ([\d.]+)", out)) > 0.25
     for rank in range(ranks):
         losses = [float(m) for m in re.findall(rf"(?m)^\[rank {rank}\] epoch \d \| 64 steps \| loss ([\d.]+)$", out)]

@@ -71,7 +71,7 @@ def test_tools_have_no_other_file_as_a_closed_stream_and_end_when_nobody_reads(w
 @pytest.mark.parametrize("stream", ["pipe", "socket"])
 @pytest.mark.parametrize("flags", [[], ["--tee=3"]], ids=["inherited", "teed"])
 def test_a_stream_that_nobody_reads_does_not_keep_a_job_from_its_end(job, stream, flags):
-    """The workers end first, by SIGTERM; what is not read within the shutdown time-out is dropped."""
+    """The workers end first, by SIGTERM; what is not read within the shutdown timeout is dropped."""
     ready = job.folder / "ready"
     script = f"exec > /dev/null 2>&1; trap 'echo stopped > {job.folder}/stopped; exit 0' TERM; echo > {ready}; while :; do sleep 0.1; done"
     with unread(stream) as end:

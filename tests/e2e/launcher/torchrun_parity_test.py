@@ -374,7 +374,7 @@ def test_variables_that_the_agent_reads(side_by_side):
 
 def test_a_node_that_comes_later_restarts_all_and_uses_up_no_restart(side_by_side):
     """Workers of the first round wait until they are stopped: by the new round that takes the second node in. The variable:
-    torchrun 2.13 publishes the agents' store in the first round alone, and the late node waits for it until its time-out."""
+    torchrun 2.13 publishes the agents' store in the first round alone, and the late node waits for it until its timeout."""
     flags = ["--nnodes=1:2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:PORT", "--rdzv-id=job", "--max-restarts=2",
              "--rdzv-conf=last_call_timeout=1,join_timeout=60", "sh", "-c"]
     program = 'echo $RANK/$WORLD_SIZE/$TORCHELASTIC_RESTART_COUNT >> $FOUND/rounds; [ $WORLD_SIZE = 2 ] || exec sleep 1000'

@@ -57,7 +57,7 @@ def text(numbers):
 def test_every_part_is_pythons(programs):
     all_cases = list(cases())
     lines = [" | ".join([text(shape), text(mesh), text(coordinate), " ".join(placements)]) for shape, mesh, coordinate, placements in all_cases]
-    done = subprocess.run([programs / "shard_parts"], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run([programs / "shard_ranges"], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=300, check=True)
     answers = done.stdout.splitlines()
     assert len(answers) == len(all_cases) > 10000
     for (shape, mesh, coordinate, placements), line, answer in zip(all_cases, lines, answers):

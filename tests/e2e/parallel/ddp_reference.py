@@ -126,7 +126,7 @@ DEFAULTS = dict(optimizer="sgd", lr="0.05", momentum="0.9", bucket_cap_mb="", fi
                 param_dtype="", reduce_dtype="", buffer_dtype="", dropped_passes="0")
 SMALL = dict(bucket_cap_mb="0.001")
 VIEW = dict(gradient_as_bucket_view="1")
-# Until its buckets are rebuilt, PyTorch's reducer averages uninitialised memory in mixed precision (2.13).
+# Until its buckets are rebuilt, PyTorch's reducer averages uninitialized memory in mixed precision (2.13).
 # Not the transformer: LibTorch's C++ Linear adds the bias of a three-dimensional input after rounding the product.
 LOW = dict(param_dtype="bfloat16", bucket_cap_mb="0.001", dropped_passes="2")
 UNUSED = dict(find_unused_parameters="1")
@@ -361,7 +361,7 @@ class Record:
         save_file({name: torch.stack(values) for name, values in self.values.items()}, path, {"buckets": self.buckets, "logging": self.logging})
 
 
-def initialise(model, tensors, settings):
+def initialize(model, tensors, settings):
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name != settings["frozen"])
     with torch.no_grad():
@@ -423,7 +423,7 @@ def train(case, result):
     with safe_open(case, "pt") as file:
         settings = file.metadata()
     model = NETS[settings["net"]](sparse=True) if settings["sparse"] == "1" else NETS[settings["net"]]()
-    initialise(model, tensors, settings)
+    initialize(model, tensors, settings)
     cap = float(settings["bucket_cap_mb"]) if settings["bucket_cap_mb"] else None
     caps = [float(mb) for mb in settings["bucket_cap_mb_list"].split()]
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, settings["ignored"].split())

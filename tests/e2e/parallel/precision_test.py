@@ -1,4 +1,4 @@
-"""Training in mixed precision, with accumulation and clipping, and with synchronised batch norm: the steps of
+"""Training in mixed precision, with accumulation and clipping, and with synchronized batch norm: the steps of
 programs/parallel/precision_train.cpp in Python."""
 import subprocess
 
@@ -105,7 +105,7 @@ def test_precisions_differ(start):
     assert len(losses) == len(CASES)
 
 
-def test_synchronised_ranks_train_as_python_on_the_joined_batch(programs, start, tmp_path):
+def test_synchronized_ranks_train_as_python_on_the_joined_batch(programs, start, tmp_path):
     net, images, labels, file = start
     results = run_ranks([[programs / "precision_train", "sync", file, tmp_path / "result"]] * 3)
     assert [(code, err) for code, _, err in results] == [(0, "")] * 3

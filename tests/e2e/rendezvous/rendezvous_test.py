@@ -1,4 +1,4 @@
-"""A rendezvous of processes: kills, stops, spares, time-outs. The nodes' own program: programs/rendezvous."""
+"""A rendezvous of processes: kills, stops, spares, timeouts. The nodes' own program: programs/rendezvous."""
 import re
 import signal
 import subprocess

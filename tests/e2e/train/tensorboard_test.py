@@ -69,11 +69,11 @@ def write_pictures(writer):
     writer.add_histogram("few bins", torch.linspace(0.001, 5, 1000, dtype=torch.double), 2, max_bins=64, walltime=TIME)
     writer.add_histogram("bools", torch.linspace(0, 1, 5).gt(0.5), 2, walltime=TIME)
     writer.add_image("rgb", numbers(3, 5, 7), 1, TIME)
-    writer.add_image("grey", numbers(5, 7), 1, TIME, "HW")
+    writer.add_image("gray", numbers(5, 7), 1, TIME, "HW")
     writer.add_image("alpha", numbers(5, 7, 4), 1, TIME, "HWC")
     writer.add_image("floats", torch.linspace(-0.5, 1.5, 105).view(3, 5, 7), 1, TIME)
     writer.add_images("batch", numbers(11, 3, 4, 6), 1, TIME)
-    writer.add_images("grey batch", numbers(2, 4, 6, 1), 1, TIME, "nhwc")
+    writer.add_images("gray batch", numbers(2, 4, 6, 1), 1, TIME, "nhwc")
     writer.add_text("note", "the **first** run é", 3, TIME)
     writer.add_custom_scalars({"losses": {"both": ["Multiline", ["train/loss", "b"]]},
                                "bands": {"band": ["Margin", ["value", "lower", "upper"]]}})
@@ -183,7 +183,7 @@ def test_tensorboard_serves_what_was_written(server):
     assert [(step, value) for _, step, value in points] == [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 106), (7, 107), (8, 108)]
     assert "train/loss" in server("plugin/scalars/tags")["scalars"]
     assert set(server("plugin/histograms/tags")["pictures"]) == {"weights", "few bins", "bools"}
-    assert set(server("plugin/images/tags")["pictures"]) == {"rgb", "grey", "alpha", "floats", "batch", "grey batch"}
+    assert set(server("plugin/images/tags")["pictures"]) == {"rgb", "gray", "alpha", "floats", "batch", "gray batch"}
     [image] = server("plugin/images/images", run="pictures", tag="rgb", sample=0)
     picture = Image.open(io.BytesIO(server("plugin/images/individualImage?" + image["query"])))
     numpy.testing.assert_array_equal(numpy.asarray(picture), numbers(3, 5, 7).permute(1, 2, 0).numpy())

@@ -23,7 +23,7 @@ using checkpoint::StateDict;
 
 ResNet make_narrow(int64_t num_classes) { return resnet18({.num_classes = num_classes, .width = 8}); }
 
-std::string load_error(torch::nn::Module& model, const std::string& path, const PretrainedOptions& options = {}) {
+std::string load_error(torch::nn::Module& model, const std::string& path, const LoadPretrainedOptions& options = {}) {
   try {
     load_pretrained(model, path, options);
   } catch (const c10::Error& error) {
@@ -63,14 +63,14 @@ StateDict without(const StateDict& state, const std::string& name) {
 TEST_F(PretrainedTest, MakesTheModelOfTheFile) {
   const ResNet trained = make_narrow(10);
   const std::string path = save(*trained);
-  ResNet model = pretrained(path, [] { return make_narrow(10); });
+  ResNet model = load_pretrained_model([] { return make_narrow(10); }, path);
   EXPECT_TRUE(has_same_values(*model, *trained));
 }
 
 TEST_F(PretrainedTest, DrawsNumbersForTheClassifierOnly) {
   const std::string path = save(*make_narrow(10));
   torch::manual_seed(5);
-  ResNet model = pretrained(path, [] { return make_narrow(3); });
+  ResNet model = load_pretrained_model([] { return make_narrow(3); }, path);
   torch::manual_seed(5);
   const torch::nn::Linear expected(64, 3);
   EXPECT_TRUE(at::equal(model->fc->weight, expected->weight));
@@ -83,7 +83,7 @@ TEST_F(PretrainedTest, ClassifiersOfVisionTransformersBeginAsTimms) {
   const std::string path = save(*VisionTransformer(options));
   auto of_others = options;
   of_others.num_classes = 100;
-  const auto model = pretrained(path, [&] { return VisionTransformer(of_others); });
+  const auto model = load_pretrained_model([&] { return VisionTransformer(of_others); }, path);
   EXPECT_NEAR(model->head->weight.std().item<double>(), 0.02, 0.002);
   EXPECT_EQ(model->head->bias.abs().max().item<double>(), 0.0);
 }
@@ -165,10 +165,9 @@ TEST_F(PretrainedTest, NotStrictTakesWhatThereIs) {
   StateDict state = without(checkpoint::state_dict(*trained), "net2.weight");
   state.insert("more", at::ones({2}));
   const std::string path = save(state);
-  const PretrainedOptions options{.strict = false};
+  const LoadPretrainedOptions options{.strict = false};
   torch::manual_seed(4);
-  auto model = pretrained(
-      path, [] { return ToyModel(); }, options);
+  auto model = load_pretrained_model([] { return ToyModel(); }, path, options);
   torch::manual_seed(4);
   ToyModel begun;
   EXPECT_TRUE(at::equal(model->net2->weight, begun->net2->weight));

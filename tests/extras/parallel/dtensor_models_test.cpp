@@ -20,11 +20,11 @@ constexpr int64_t kNumClasses = 5;
 
 void shard_vit(const std::string& name, torch::nn::Module& module, const DeviceMesh& mesh) {
   if (name.ends_with("qkv")) {
-    distribute_parameters(module, mesh, {{"weight", {StridedShard(0, 3)}}, {"bias", {StridedShard(0, 3)}}});
+    dtensor::distribute_parameters(module, mesh, {{"weight", {StridedShard(0, 3)}}, {"bias", {StridedShard(0, 3)}}});
   } else if (name.ends_with("fc1") || name == "head") {
-    distribute_parameters(module, mesh, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
+    dtensor::distribute_parameters(module, mesh, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
   } else if (name.ends_with("attn.proj") || name.ends_with("fc2")) {
-    distribute_parameters(module, mesh, {{"weight", {Shard(1)}}});
+    dtensor::distribute_parameters(module, mesh, {{"weight", {Shard(1)}}});
   }
 }
 
@@ -32,13 +32,13 @@ void shard_vit(const std::string& name, torch::nn::Module& module, const DeviceM
 void shard_resnet(const std::string& name, torch::nn::Module& module, const DeviceMesh& mesh) {
   const bool is_in_block = name.starts_with("layer");
   const Placements rows{Shard(0)};
-  if (is_in_block && name.ends_with(".conv1")) distribute_parameters(module, mesh, {{"weight", rows}});
+  if (is_in_block && name.ends_with(".conv1")) dtensor::distribute_parameters(module, mesh, {{"weight", rows}});
   if (is_in_block && name.ends_with(".bn1")) {
-    distribute_parameters(module, mesh,
-                          {{"weight", rows}, {"bias", rows}, {"running_mean", rows}, {"running_var", rows}});
+    dtensor::distribute_parameters(module, mesh,
+                                   {{"weight", rows}, {"bias", rows}, {"running_mean", rows}, {"running_var", rows}});
   }
-  if (is_in_block && name.ends_with(".conv2")) distribute_parameters(module, mesh, {{"weight", {Shard(1)}}});
-  if (name == "fc") distribute_parameters(module, mesh, {{"weight", rows}, {"bias", rows}});
+  if (is_in_block && name.ends_with(".conv2")) dtensor::distribute_parameters(module, mesh, {{"weight", {Shard(1)}}});
+  if (name == "fc") dtensor::distribute_parameters(module, mesh, {{"weight", rows}, {"bias", rows}});
 }
 
 at::Tensor whole_of(const at::Tensor& tensor) {
@@ -52,7 +52,8 @@ void require_equal_tensors(const std::vector<at::Tensor>& ours, const std::vecto
 
 // Returns what a step communicates.
 template <class Model>
-CommCounts require_training_is_alike(Model& alone, Model& together, const PartitionFn& partition, int64_t image_size) {
+dtensor::CommCounts require_training_is_alike(Model& alone, Model& together, const PartitionFn& partition,
+                                              int64_t image_size) {
   init_process_group(test::backend_of_tests().c_str());
   const auto mesh = init_device_mesh("cpu", {get_world_size()}, {"tp"});
   alone->to(at::kDouble);
@@ -60,7 +61,7 @@ CommCounts require_training_is_alike(Model& alone, Model& together, const Partit
   distribute_module(*together, mesh, partition);
   const auto options = torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(0.01);
   torch::optim::SGD alone_optimizer(alone->parameters(), options), together_optimizer(together->parameters(), options);
-  CommCounts counts;
+  dtensor::CommCounts counts;
   for (int64_t step = 0; step < 3; ++step) {
     at::manual_seed(step);
     const auto images = at::randn({4, 3, image_size, image_size}, at::kDouble);
@@ -73,9 +74,9 @@ CommCounts require_training_is_alike(Model& alone, Model& together, const Partit
       return loss;
     };
     const auto expected = run(alone, alone_optimizer);
-    const auto before = comm_counts();
+    const auto before = dtensor::comm_counts();
     const auto loss = run(together, together_optimizer);
-    counts = comm_counts() - before;
+    counts = dtensor::comm_counts() - before;
     require_equal_tensors({loss}, {expected});
     require_equal_tensors(together->parameters(), alone->parameters());
     require_equal_tensors(together->buffers(), alone->buffers());

@@ -44,9 +44,9 @@ COHORT_WORKER(plan_vision_transformer) {
                       {"blocks.*.*.fc2", RowwiseParallel()},
                       {"head", ColwiseParallel()}});
   const auto images = at::randn({2, 3, 16, 16}, at::kDouble);
-  const auto before = comm_counts();
+  const auto before = dtensor::comm_counts();
   const auto scores = together->forward(images);
-  REQUIRE((comm_counts() - before).total() == 4);
+  REQUIRE((dtensor::comm_counts() - before).total() == 4);
   REQUIRE(DTensor(scores).placements() == Placements{Shard(1)});
   const auto targets = at::tensor({3, 7}, at::kLong);
   at::cross_entropy_loss(scores, targets).backward();

@@ -75,7 +75,7 @@ TEST(Region, CopiesWhatTwoPartsHaveInCommon) {
   }
 }
 
-TEST(Region, NeighboursAreOneRun) {
+TEST(Region, NeighborsAreOneRun) {
   // Rows 2 and 3 of four, all columns, into the whole; then columns.
   auto list = runs(box_region({2, 0}, {2, 8}), whole_region({4, 8}));
   ASSERT_EQ(list.size(), 1u);
@@ -86,7 +86,7 @@ TEST(Region, NeighboursAreOneRun) {
   EXPECT_EQ(list[3].to, 28);
   // Ranges without a gap between them.
   EXPECT_EQ(runs({{{0, 2}, {2, 4}}}, whole_region({4})).size(), 1u);
-  // Ranges in another order: 1 and 2 are neighbours in both.
+  // Ranges in another order: 1 and 2 are neighbors in both.
   EXPECT_EQ(runs({{{0, 2}, {2, 3}}}, {{{1, 2}, {2, 3}, {0, 1}}}).size(), 2u);
   EXPECT_EQ(runs({}, {}).size(), 1u);
   EXPECT_TRUE(runs(box_region({0}, {2}), box_region({2}, {2})).empty());

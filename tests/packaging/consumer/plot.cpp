@@ -1,5 +1,5 @@
 // Uses the extras, where they are installed.
-#include <cohort/extras/train/logging/plot.h>
+#include <cohort/extras/all.h>
 
 #include <cstdio>
 

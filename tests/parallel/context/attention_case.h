@@ -16,7 +16,7 @@ struct AttentionCase {
   int64_t length = 16, key_length = 16;
   int64_t size = 8, value_size = 8;
   bool is_causal = false;
-  SequenceLayout layout = SequenceLayout::kHeadTail;
+  parallel::SequenceLayout layout = parallel::SequenceLayout::kHeadTail;
   at::ScalarType dtype = at::kFloat;
   double tolerance = 2e-5;
   std::optional<double> scale = {};
@@ -44,7 +44,9 @@ inline WholeAttention whole_attention(const AttentionCase& c, const std::optiona
 template <class Attend>
 void require_own_positions(const AttentionCase& c, const WholeAttention& whole, Attend attend,
                            const Group& group = {}) {
-  const auto own = [&](const at::Tensor& tensor) { return shard_sequence(tensor.detach(), 2, c.layout, group); };
+  const auto own = [&](const at::Tensor& tensor) {
+    return parallel::shard_sequence(tensor.detach(), 2, c.layout, group);
+  };
   std::vector<at::Tensor> inputs;
   for (const auto& tensor : {whole.query, whole.key, whole.value}) inputs.push_back(own(tensor).requires_grad_());
   const auto out = attend(inputs[0], inputs[1], inputs[2]);

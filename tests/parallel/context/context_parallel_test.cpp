@@ -81,7 +81,9 @@ COHORT_WORKER(context_attention) {
       return at::scaled_dot_product_attention(q, k, v, {}, 0.0, true, 0.3, /*enable_gqa=*/true);
     });
     const c10::InferenceMode inference;
-    const auto own = [](const at::Tensor& tensor) { return shard_sequence(tensor, 2, SequenceLayout::kHeadTail); };
+    const auto own = [](const at::Tensor& tensor) {
+      return parallel::shard_sequence(tensor, 2, parallel::SequenceLayout::kHeadTail);
+    };
     require_near(
         at::scaled_dot_product_attention(own(whole.query), own(whole.key), own(whole.value), {}, 0.0, true, 0.3, true),
         own(whole.out), 2e-5, "inference");
@@ -107,7 +109,7 @@ COHORT_WORKER(context_buffers) {
   destroy_process_group();
 }
 
-TEST(ContextParallel, RestoresWhatItSharedOut) { run_workers("context_buffers").expect_success(); }
+TEST(ContextParallel, RestoresWhatItSharded) { run_workers("context_buffers").expect_success(); }
 
 COHORT_WORKER(context_errors) {
   init_process_group({.backend = test::backend_of_tests()});

@@ -23,19 +23,20 @@ using test::run_workers;
 using test::whole_attention;
 using testing::HasSubstr;
 
-constexpr auto kLayouts = {SequenceLayout::kHeadTail, SequenceLayout::kContiguous};
+constexpr auto kLayouts = {parallel::SequenceLayout::kHeadTail, parallel::SequenceLayout::kContiguous};
 
 void require_ring(const AttentionCase& c, const Group& group = {}) {
   const auto whole = whole_attention(c);
   for (const auto rotate : {RotateMethod::kAllGather, RotateMethod::kAllToAll}) {
-    const RingAttentionOptions options{.group = group,
-                                       .is_causal = c.is_causal,
-                                       .scale = c.scale,
-                                       .enable_gqa = c.heads != c.key_heads,
-                                       .layout = c.layout,
-                                       .rotate = rotate};
+    const parallel::RingAttentionOptions options{.group = group,
+                                                 .is_causal = c.is_causal,
+                                                 .scale = c.scale,
+                                                 .enable_gqa = c.heads != c.key_heads,
+                                                 .layout = c.layout,
+                                                 .rotate = rotate};
     require_own_positions(
-        c, whole, [&](const auto& q, const auto& k, const auto& v) { return ring_attention(q, k, v, options); }, group);
+        c, whole,
+        [&](const auto& q, const auto& k, const auto& v) { return parallel::ring_attention(q, k, v, options); }, group);
   }
 }
 
@@ -63,14 +64,14 @@ COHORT_WORKER(ring_of_tensors_with_gaps) {
   const auto with_gaps = [](const at::Tensor& x) { return x.transpose(-1, -2).contiguous().transpose(-1, -2); };
   const AttentionCase c{.is_causal = true};
   require_own_positions(c, whole_attention(c), [&](const auto& q, const auto& k, const auto& v) {
-    return with_gaps(ring_attention(with_gaps(q), with_gaps(k), with_gaps(v), {.is_causal = true}));
+    return with_gaps(parallel::ring_attention(with_gaps(q), with_gaps(k), with_gaps(v), {.is_causal = true}));
   });
   destroy_process_group();
 }
 
 TEST(RingAttention, TakesTensorsWithGaps) { run_workers("ring_of_tensors_with_gaps").expect_success(); }
 
-TEST(RingAttention, IsAttentionOfTheWholeSequence) {
+TEST(RingAttention, IsAttentionOfTheFullSequence) {
   for (const int n : {1, 2, 4}) run_workers("ring_equals_attention", {.world_size = n}).expect_success();
 }
 
@@ -80,11 +81,11 @@ COHORT_WORKER(ring_over_some_ranks) {
   if (get_rank(group) >= 0) {
     require_ring({.is_causal = true}, group);
   } else {
-    REQUIRE_EQUAL(
-        error_of([&] {
-          ring_attention(at::ones({1, 1, 2, 2}), at::ones({1, 1, 2, 2}), at::ones({1, 1, 2, 2}), {.group = group});
-        }),
-        "Invalid process group specified");
+    REQUIRE_EQUAL(error_of([&] {
+                    parallel::ring_attention(at::ones({1, 1, 2, 2}), at::ones({1, 1, 2, 2}), at::ones({1, 1, 2, 2}),
+                                             {.group = group});
+                  }),
+                  "Invalid process group specified");
   }
   barrier();  // no rank leaves while another one connects
   destroy_process_group();
@@ -108,29 +109,29 @@ COHORT_WORKER(ring_errors) {
   const auto q = tensor({1, 4, 4, 2});
   REQUIRE_EQUAL(
       error_of([&] {
-        ring_attention(q, tensor({1, 4, 4, 3}), q);
+        parallel::ring_attention(q, tensor({1, 4, 4, 3}), q);
       }),
       "[cohort] ring_attention: query [batch, heads, positions, size], key and value [batch, key heads, their "
       "positions, size] were expected, but got [1, 4, 4, 2], [1, 4, 4, 3] and [1, 4, 4, 2]");
-  REQUIRE_EQUAL(error_of([&] { ring_attention(q, q.to(at::kDouble), q); }),
+  REQUIRE_EQUAL(error_of([&] { parallel::ring_attention(q, q.to(at::kDouble), q); }),
                 "[cohort] ring_attention: query, key and value must have one floating-point dtype, but have Float, "
                 "Double and Float");
   const auto two = tensor({1, 2, 4, 2}), three = tensor({1, 3, 4, 2});
   REQUIRE_EQUAL(
-      error_of([&] { ring_attention(q, two, two); }),
+      error_of([&] { parallel::ring_attention(q, two, two); }),
       "[cohort] ring_attention: 4 heads of queries and 2 of keys: their numbers must be equal without enable_gqa");
-  REQUIRE_EQUAL(error_of([&] { ring_attention(q, three, three, {.enable_gqa = true}); }),
+  REQUIRE_EQUAL(error_of([&] { parallel::ring_attention(q, three, three, {.enable_gqa = true}); }),
                 "[cohort] ring_attention: 4 heads of queries and 3 of keys: 4 mod 3 = 1");
   const auto longer = tensor({1, 4, 6, 2});
-  REQUIRE_EQUAL(error_of([&] { ring_attention(q, longer, longer, {.is_causal = true}); }),
+  REQUIRE_EQUAL(error_of([&] { parallel::ring_attention(q, longer, longer, {.is_causal = true}); }),
                 "[cohort] ring_attention: is_causal needs as many queries as keys, but there are 4 and 6");
   const auto odd = tensor({1, 4, 3, 2});
   REQUIRE_EQUAL(
-      error_of([&] { ring_attention(odd, odd, odd, {.is_causal = true}); }),
+      error_of([&] { parallel::ring_attention(odd, odd, odd, {.is_causal = true}); }),
       "[cohort] context parallel: a sequence of 6 positions (dimension 2) cannot be divided evenly among 2 ranks: "
       "with load balancing each has a part from the head and one from the tail, so there are 2 * 2 = 4 parts, and "
       "6 mod 4 = 2\n  hint: pad it to 8 positions");
-  const auto out = ring_attention(q, q, q);
+  const auto out = parallel::ring_attention(q, q, q);
   REQUIRE_EQUAL(error_of([&] { torch::autograd::grad({out.sum()}, {q}, {}, std::nullopt, /*create_graph=*/true); }),
                 "[cohort] ring_attention has no second derivatives\n  hint: call backward() without create_graph");
   barrier();  // no rank leaves while another one connects
@@ -143,7 +144,7 @@ COHORT_WORKER(ring_unevenly) {
   init_process_group({.backend = "shm"});
   test::print_error([&] {
     const auto q = at::ones({1, 1, 4, 2});
-    if (get_rank() == 0) ring_attention(q, q, q);
+    if (get_rank() == 0) parallel::ring_attention(q, q, q);
     barrier();
   });
 }
@@ -173,13 +174,13 @@ TEST(AttentionBlock, PlainFormIsTheKernels) {
 }
 
 void require_ulysses(const AttentionCase& c, const std::optional<at::Tensor>& mask = {}) {
-  const UlyssesOptions options{.attn_mask = mask,
-                               .is_causal = c.is_causal,
-                               .scale = c.scale,
-                               .enable_gqa = c.heads != c.key_heads,
-                               .layout = c.layout};
+  const parallel::UlyssesOptions options{.attn_mask = mask,
+                                         .is_causal = c.is_causal,
+                                         .scale = c.scale,
+                                         .enable_gqa = c.heads != c.key_heads,
+                                         .layout = c.layout};
   require_own_positions(c, whole_attention(c, mask), [&](const auto& q, const auto& k, const auto& v) {
-    return ulysses_attention(q, k, v, options);
+    return parallel::ulysses_attention(q, k, v, options);
   });
 }
 
@@ -197,20 +198,20 @@ COHORT_WORKER(ulysses_equals_attention) {
   destroy_process_group();
 }
 
-TEST(UlyssesAttention, IsAttentionOfTheWholeSequence) {
+TEST(UlyssesAttention, IsAttentionOfTheFullSequence) {
   for (const int n : {1, 2, 4}) run_workers("ulysses_equals_attention", {.world_size = n}).expect_success();
 }
 
 COHORT_WORKER(ulysses_errors) {
   init_process_group({.backend = test::backend_of_tests()});
   const auto heads = [](int64_t number) { return at::ones({1, number, 4, 2}); };
-  REQUIRE_EQUAL(error_of([&] { ulysses_attention(heads(6), heads(6), heads(6)); }),
+  REQUIRE_EQUAL(error_of([&] { parallel::ulysses_attention(heads(6), heads(6), heads(6)); }),
                 "[cohort] 6 attention heads cannot be divided evenly among 4 ranks: 6 = 1 * 4 + 2\n"
                 "  hint: take a multiple of 4, or a number of ranks that divides it: 1, 2 or 3");
-  REQUIRE_EQUAL(error_of([&] { ulysses_attention(heads(8), heads(2), heads(2), {.enable_gqa = true}); }),
+  REQUIRE_EQUAL(error_of([&] { parallel::ulysses_attention(heads(8), heads(2), heads(2), {.enable_gqa = true}); }),
                 "[cohort] 2 heads of keys and values cannot be divided evenly among 4 ranks: 2 = 0 * 4 + 2\n"
                 "  hint: take a multiple of 4, or a number of ranks that divides it: 1 or 2");
-  REQUIRE_EQUAL(error_of([&] { ulysses_attention(heads(8), at::ones({2}), heads(8)); }),
+  REQUIRE_EQUAL(error_of([&] { parallel::ulysses_attention(heads(8), at::ones({2}), heads(8)); }),
                 "[cohort] ulysses_attention: query [batch, heads, positions, size], key and value [batch, key heads, "
                 "their positions, size] were expected, but got [1, 8, 4, 2], [2] and [1, 8, 4, 2]");
   barrier();  // no rank leaves while another one connects

@@ -81,7 +81,7 @@ std::string text_of_the_stopped(int rank) {
     return head(rank) + "(" + not_there + ": it " + is_stopped + "|" + process(2 - rank) +
            "failed first: " + not_there + "\n" + told + ")" + hint;
   }
-  const std::string no_answer = "no answer from the other ranks within the group's time-out of 4.0 s\n";
+  const std::string no_answer = "no answer from the other ranks within the group's timeout of 4.0 s\n";
   return head(rank) + "(" + no_answer + "  caused by: " + process(1) + "has not arrived: it " + is_stopped + "|" +
          process(2 - rank) +
          "gave up in (all_reduce|all_reduce_coalesced|broadcast) #[0-9]+ on group \"default_pg\": " + no_answer + told +

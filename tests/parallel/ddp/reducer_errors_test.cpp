@@ -62,7 +62,7 @@ TEST(ReducerErrors, GraphChangedMessage) {
 
 TEST(ReducerErrors, LongListsAreCutForUsersOfReducerMessage) {
   UnfinishedReduction state{
-      .reader = Reader::kReducer, .what = "finalize() cannot end the step", .names = {}, .num_parameters = 30};
+      .audience = Audience::kReducer, .what = "finalize() cannot end the step", .names = {}, .num_parameters = 30};
   for (size_t i = 0; i < 22; ++i) state.indices.push_back(i);
   const auto text = unfinished_reduction_message(state);
   EXPECT_NE(
@@ -73,17 +73,17 @@ TEST(ReducerErrors, LongListsAreCutForUsersOfReducerMessage) {
 }
 
 TEST(ReducerErrors, StepsAfterAFailureAndNeedlessSearchesMessage) {
-  EXPECT_EQ(failed_before_message(Reader::kModule, "why"),
+  EXPECT_EQ(failed_before_message(Audience::kModule, "why"),
             "[cohort] this DistributedDataParallel cannot go on: an earlier step failed\nwhy");
-  EXPECT_EQ(failed_before_message(Reader::kReducer, "why"),
+  EXPECT_EQ(failed_before_message(Audience::kReducer, "why"),
             "[cohort] this ddp::Reducer cannot go on: an earlier step failed\nwhy");
   EXPECT_EQ(
-      none_unused_message(Reader::kModule),
+      none_unused_message(Audience::kModule),
       "find_unused_parameters=True was specified in DDP constructor, but did not find any unused parameters in the "
       "forward pass. The search walks the autograd graph in every iteration; turn it off if all parameters always take "
       "part.");
   EXPECT_EQ(
-      none_unused_message(Reader::kReducer),
+      none_unused_message(Audience::kReducer),
       "ReducerOptions::find_unused_parameters is set, but the tensors given to ddp::Reducer::prepare() depend on every "
       "parameter. The search walks the autograd graph in every step; turn it off if all parameters always take part.");
 }

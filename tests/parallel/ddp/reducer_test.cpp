@@ -266,7 +266,7 @@ TEST(Reducer, ReducesAfterBackwardWhereThereIsNothingToOverlapWith) {
     reducer.prepare({output});
     num_before = backend->getSequenceNumberForGroup();
     output.pow(2).mean().backward();
-    require(num_at_the_end == num_before, "backward is over but for a gradient, and none has travelled");
+    require(num_at_the_end == num_before, "backward is over but for a gradient, and none has traveled");
     require(backend->getSequenceNumberForGroup() - num_before == reducer.buckets().size(), "each bucket once");
   };
   const Overlap overlap("0");

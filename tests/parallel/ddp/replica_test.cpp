@@ -66,7 +66,7 @@ TEST(Replica, InitSyncOffLeavesRanksAsTheyAre) {
   });
 }
 
-TEST(Replica, BuffersFollowRankZeroBeforeEachSynchronisedForward) {
+TEST(Replica, BuffersFollowRankZeroBeforeEachSynchronizedForward) {
   run_rank_threads(2, [](int rank, const Group& group) {
     Buffered net;
     DistributedDataParallel ddp(net, {.process_group = group});
@@ -80,12 +80,12 @@ TEST(Replica, BuffersFollowRankZeroBeforeEachSynchronisedForward) {
     {
       const auto local = ddp->no_sync();
       forward_with(7).sum().backward();
-      require_equal(net->seen, torch::full({1}, 7.0), "the forward before was synchronised");
+      require_equal(net->seen, torch::full({1}, 7.0), "the forward before was synchronized");
     }
     forward_with(9).sum().backward();
     require_equal(net->seen, torch::full({1}, 9.0 + rank), "the forward before was local");
     forward_with(11).sum().backward();
-    require_equal(net->seen, torch::full({1}, 11.0), "synchronised again");
+    require_equal(net->seen, torch::full({1}, 11.0), "synchronized again");
   });
 }
 
@@ -129,7 +129,7 @@ TEST(Replica, ForwardSyncBuffersOffLeavesBuffersLocal) {
   });
 }
 
-TEST(Replica, NoSyncAccumulatesUntilASynchronisedStep) {
+TEST(Replica, NoSyncAccumulatesUntilASynchronizedStep) {
   run_rank_threads(2, [](int rank, const Group& group) {
     Buffered net;
     DistributedDataParallel ddp(net, {.process_group = group});
@@ -188,7 +188,7 @@ TEST(Replica, ConstructorRefusalsMessage) {
   });
 }
 
-TEST(Replica, FrozenParametersAreSynchronisedButNotReduced) {
+TEST(Replica, FrozenParametersAreSynchronizedButNotReduced) {
   run_rank_threads(2, [](int rank, const Group& group) {
     Mlp net;
     net->first->weight.set_requires_grad(false);
@@ -200,7 +200,7 @@ TEST(Replica, FrozenParametersAreSynchronisedButNotReduced) {
   });
 }
 
-TEST(Replica, SparseEmbeddingsAreRecognised) {
+TEST(Replica, SparseEmbeddingsAreRecognized) {
   run_rank_threads(2, [](int rank, const Group& group) {
     torch::nn::Sequential net(torch::nn::Embedding(torch::nn::EmbeddingOptions(4, 2).sparse(true)),
                               torch::nn::Linear(2, 1));

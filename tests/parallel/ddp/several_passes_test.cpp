@@ -61,12 +61,12 @@ void require_means(const Options& options, int rank, const Passes& passes) {
     std::vector<at::Tensor> losses;
     auto of_a = torch::zeros({4}), of_b = torch::zeros({4});
     for (size_t pass = 0; pass < passes.is_local.size(); ++pass) {
-      ddp->replica().set_synchronises_gradients(!passes.is_local[pass]);
+      ddp->replica().set_requires_gradient_sync(!passes.is_local[pass]);
       losses.push_back(ddp(input_of(rank, pass)).sum());
       of_a += mean_of(pass, 1);
       of_b += mean_of(pass, 2);
     }
-    ddp->replica().set_synchronises_gradients(true);
+    ddp->replica().set_requires_gradient_sync(true);
     for (const size_t pass : passes.backward) losses[pass].backward();
     require_gradients(net, of_a, of_b);
   }
@@ -190,8 +190,8 @@ TEST(SeveralPasses, WhereOnlyTheFirstIsAveragedMessage) {
   }
 }
 
-struct NormalisingImpl : torch::nn::Module {
-  NormalisingImpl() {
+struct NormalizingImpl : torch::nn::Module {
+  NormalizingImpl() {
     first = register_module("first", torch::nn::Linear(2, 3));
     norm = register_module("norm", torch::nn::BatchNorm1d(3));
     last = register_module("last", torch::nn::Linear(3, 1));
@@ -206,21 +206,21 @@ struct NormalisingImpl : torch::nn::Module {
   torch::nn::Linear first{nullptr}, last{nullptr};
   torch::nn::BatchNorm1d norm{nullptr};
 };
-TORCH_MODULE(Normalising);
+TORCH_MODULE(Normalizing);
 
 at::Tensor rows_of(int rank, int step, int pass) {
   return torch::arange(0.0, 8.0).view({4, 2}).sin() * (1 + rank) +
          torch::arange(0.0, 8.0).view({4, 2}).cos() * (step + 2 * pass);
 }
 
-at::Tensor loss_of_two(Normalising& net, int rank, int step) {
+at::Tensor loss_of_two(Normalizing& net, int rank, int step) {
   return net(rows_of(rank, step, 0)).square().sum() + net(rows_of(rank, step, 1)).sum();
 }
 
 // Siamese nets and GANs. In training the statistics are those of the batch, so that buffers have no part in gradients.
 TEST(SeveralPasses, ThroughBatchNormInTraining) {
   run_rank_threads(2, [](int rank, const Group& group) {
-    Normalising net;
+    Normalizing net;
     DistributedDataParallel ddp(net, {.process_group = group});
     for (int step = 0; step < 3; ++step) {
       net->zero_grad();
@@ -228,7 +228,7 @@ TEST(SeveralPasses, ThroughBatchNormInTraining) {
       (first.square().sum() + ddp(rows_of(rank, step, 1)).sum()).backward();
       std::vector<std::vector<at::Tensor>> gradients;
       for (const int other : {0, 1}) {
-        Normalising alone;
+        Normalizing alone;
         loss_of_two(alone, other, step).backward();
         auto& list = gradients.emplace_back();
         for (const auto& parameter : alone->parameters()) list.push_back(parameter.grad());

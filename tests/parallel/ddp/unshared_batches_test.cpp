@@ -8,7 +8,7 @@
 #include "cohort/comm/group/process_group.h"
 #include "cohort/data/datasets/tensor_dataset.h"
 #include "cohort/data/loader/data_loader.h"
-#include "cohort/data/loader/distributed_sampler.h"
+#include "cohort/data/samplers/distributed_sampler.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "tests/support/marks.h"

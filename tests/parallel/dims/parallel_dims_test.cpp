@@ -17,21 +17,22 @@ using test::error_of;
 using test::run_workers;
 
 TEST(ParallelDims, GiveTheRestToOne) {
-  const ParallelDims all{.dp_replicate = 1, .dp_shard = 2, .tp = 2, .pp = 2, .cp = 1};
+  const parallel::ParallelDims all{.dp_replicate = 1, .dp_shard = 2, .tp = 2, .pp = 2, .cp = 1};
   EXPECT_EQ(all.resolved(8), all);
-  EXPECT_EQ((ParallelDims{.dp_shard = -1, .tp = 2, .pp = 2}.resolved(8)), all);
-  EXPECT_EQ((ParallelDims{.dp_shard = 2, .tp = 2, .pp = -1}.resolved(8)), all);
-  EXPECT_EQ((ParallelDims{.dp_shard = 4, .tp = -1}.resolved(4)), (ParallelDims{.dp_shard = 4, .tp = 1}));
-  EXPECT_EQ(ParallelDims{}.resolved(1), ParallelDims{});
+  EXPECT_EQ((parallel::ParallelDims{.dp_shard = -1, .tp = 2, .pp = 2}.resolved(8)), all);
+  EXPECT_EQ((parallel::ParallelDims{.dp_shard = 2, .tp = 2, .pp = -1}.resolved(8)), all);
+  EXPECT_EQ((parallel::ParallelDims{.dp_shard = 4, .tp = -1}.resolved(4)),
+            (parallel::ParallelDims{.dp_shard = 4, .tp = 1}));
+  EXPECT_EQ(parallel::ParallelDims{}.resolved(1), parallel::ParallelDims{});
   EXPECT_EQ(all.dp_size(), 2);
   EXPECT_EQ(all.non_data_parallel_size(), 4);
-  EXPECT_EQ((ParallelDims{.tp = 2, .cp = 3}.seq_len_divisor()), 12);
+  EXPECT_EQ((parallel::ParallelDims{.tp = 2, .cp = 3}.seq_len_divisor()), 12);
   EXPECT_TRUE(all.tp_enabled() && all.pp_enabled() && all.dp_enabled() && all.fsdp_enabled() && !all.cp_enabled());
-  EXPECT_TRUE((ParallelDims{.cp = 2}.fsdp_enabled()));
+  EXPECT_TRUE((parallel::ParallelDims{.cp = 2}.fsdp_enabled()));
 }
 
 TEST(ParallelDims, ShowTheProduct) {
-  const auto of = [](const ParallelDims& dims, int64_t world_size) {
+  const auto of = [](const parallel::ParallelDims& dims, int64_t world_size) {
     return error_of([&] { dims.resolved(world_size); });
   };
   EXPECT_EQ(of({.dp_shard = 3, .tp = 2}, 8),
@@ -56,7 +57,7 @@ TEST(ParallelDims, ShowTheProduct) {
 }
 
 COHORT_WORKER(dims_make_a_mesh) {
-  const auto mesh = ParallelDims{.dp_replicate = 2, .dp_shard = 1, .tp = 2, .cp = -1}.build_mesh("cpu");
+  const auto mesh = parallel::ParallelDims{.dp_replicate = 2, .dp_shard = 1, .tp = 2, .cp = -1}.build_mesh("cpu");
   REQUIRE_EQUAL(mesh.to_string(), "DeviceMesh((dp_replicate=2, cp=2, tp=2), 'cpu', stride=(4, 2, 1))");
   const int64_t rank = get_rank();
   REQUIRE(mesh.local_rank("tp") == rank % 2 && mesh.local_rank("cp") == rank / 2 % 2 &&
@@ -74,12 +75,12 @@ COHORT_WORKER(dims_make_a_mesh) {
 TEST(ParallelDims, MakeAMesh) { run_workers("dims_make_a_mesh", {.world_size = 8}).expect_success(); }
 
 COHORT_WORKER(dims_of_pipelines) {
-  const auto mesh = ParallelDims{.dp_shard = 2, .pp = 2}.build_mesh("cpu");
+  const auto mesh = parallel::ParallelDims{.dp_shard = 2, .pp = 2}.build_mesh("cpu");
   REQUIRE_EQUAL(mesh.to_string(), "DeviceMesh((pp=2, dp_shard=2), 'cpu', stride=(2, 1))");
   REQUIRE(mesh["pp"].local_rank() == get_rank() / 2 && mesh["dp"].local_rank() == get_rank() % 2);
   REQUIRE(mesh["dp_shard_cp"].size() == 2 && mesh["dp_cp"].size() == 2);
   REQUIRE_EQUAL(
-      error_of([] { ParallelDims{.tp = 3}.build_mesh("cpu"); }),
+      error_of([] { parallel::ParallelDims{.tp = 3}.build_mesh("cpu"); }),
       "[cohort] ParallelDims: pp(1) * dp_replicate(1) * dp_shard(1) * cp(1) * tp(3) = 3, but there are 4 ranks\n"
       "  hint: start 3 ranks, or set one of the numbers to -1, which stands for the remaining ranks");
   barrier();  // no rank leaves while another one connects
@@ -89,7 +90,7 @@ COHORT_WORKER(dims_of_pipelines) {
 TEST(ParallelDims, PutStagesOutermost) { run_workers("dims_of_pipelines", {.world_size = 4}).expect_success(); }
 
 COHORT_WORKER(dims_of_one_rank) {
-  const auto mesh = ParallelDims{.dp_shard = -1}.build_mesh("cpu");
+  const auto mesh = parallel::ParallelDims{.dp_shard = -1}.build_mesh("cpu");
   REQUIRE_EQUAL(mesh.to_string(), "DeviceMesh((dp_shard=1), 'cpu', stride=((),))");
   REQUIRE(mesh["dp"].size() == 1 && mesh["dp_cp"].size() == 1);
   barrier();  // no rank leaves while another one connects

@@ -16,9 +16,9 @@
 #include "cohort/parallel/dims/parallel_dims.h"
 #include "cohort/parallel/optim/clip_grad.h"
 #include "cohort/parallel/tensor/division.h"
-#include "cohort/parallel/tensor/parallel_draws.h"
 #include "cohort/parallel/tensor/parallel_layers.h"
 #include "cohort/parallel/tensor/regions.h"
+#include "cohort/parallel/tensor/rng_scope.h"
 #include "cohort/parallel/tensor/vocab_parallel_cross_entropy.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
@@ -32,7 +32,7 @@ using test::run_workers;
 constexpr int64_t kWords = 22, kWidth = 16, kHeads = 4, kLength = 16, kBatch = 4, kSteps = 6;
 
 struct Strategy {
-  ParallelDims dims;
+  parallel::ParallelDims dims;
   bool shares_positions = false;
   bool checkpoints = false;
 };
@@ -44,9 +44,9 @@ struct TinyGptImpl : torch::nn::Module {
       : tp(tp),
         strategy(strategy),
         words(register_module(
-            "words",
-            VocabParallelEmbedding(kWords, kWidth,
-                                   VocabParallelOptions{.group = tp, .sequence_parallel = strategy.shares_positions}))),
+            "words", parallel::VocabParallelEmbedding(
+                         kWords, kWidth,
+                         parallel::VocabParallelOptions{.group = tp, .sequence_parallel = strategy.shares_positions}))),
         places(register_parameter("places", at::randn({kLength, kWidth}))),
         norms{register_module("norm1", norm()), register_module("norm2", norm()), register_module("norm3", norm())},
         query(register_module("query", column(kWidth))),
@@ -57,21 +57,22 @@ struct TinyGptImpl : torch::nn::Module {
         down(register_module("down", row(4 * kWidth))),
         head(register_module("head", column(kWords))) {}
 
-  ColumnParallelLinear column(int64_t features) {
-    return ColumnParallelLinear(kWidth, features, ColumnParallelOptions{.group = tp, .copy_input = false});
+  parallel::ColumnParallelLinear column(int64_t features) {
+    return parallel::ColumnParallelLinear(kWidth, features,
+                                          parallel::ColumnParallelOptions{.group = tp, .copy_input = false});
   }
-  RowParallelLinear row(int64_t features) {
-    return RowParallelLinear(features, kWidth,
-                             RowParallelOptions{.group = tp, .sequence_parallel = strategy.shares_positions});
+  parallel::RowParallelLinear row(int64_t features) {
+    return parallel::RowParallelLinear(
+        features, kWidth, parallel::RowParallelOptions{.group = tp, .sequence_parallel = strategy.shares_positions});
   }
   at::Tensor for_columns(const at::Tensor& x) {
-    if (!strategy.shares_positions) return copy_to_region(x, tp);
-    return gather_from_region(x, 1, {.group = tp, .gradient = RegionGradient::kSum});
+    if (!strategy.shares_positions) return parallel::copy_to_region(x, tp);
+    return parallel::gather_from_region(x, 1, {.group = tp, .gradient = parallel::RegionGradient::kSum});
   }
 
   at::Tensor attention(const at::Tensor& x) {
     const auto heads = [&](const at::Tensor& t) {
-      return t.unflatten(-1, {divided(kHeads, "heads", tp), -1}).transpose(1, 2);
+      return t.unflatten(-1, {parallel::divided(kHeads, "heads", tp), -1}).transpose(1, 2);
     };
     const auto y = for_columns(norms[0]->forward(x));
     return out(at::scaled_dot_product_attention(heads(query(y)), heads(key(y)), heads(value(y)), {}, 0, true)
@@ -85,7 +86,7 @@ struct TinyGptImpl : torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& tokens, const at::Tensor& positions) {
     auto of_places = places.index_select(0, positions);
-    if (strategy.shares_positions) of_places = scatter_to_region(of_places, 0, tp);
+    if (strategy.shares_positions) of_places = parallel::scatter_to_region(of_places, 0, tp);
     const auto x = words(tokens) + of_places;
     const auto y =
         strategy.checkpoints ? activation::checkpoint([this](const at::Tensor& z) { return block(z); }, x) : block(x);
@@ -100,14 +101,14 @@ struct TinyGptImpl : torch::nn::Module {
 
   Group tp;
   Strategy strategy;
-  VocabParallelEmbedding words;
+  parallel::VocabParallelEmbedding words;
   at::Tensor places;
   std::vector<torch::nn::LayerNorm> norms;
-  ColumnParallelLinear query, key, value;
-  RowParallelLinear out;
-  ColumnParallelLinear up;
-  RowParallelLinear down;
-  ColumnParallelLinear head;
+  parallel::ColumnParallelLinear query, key, value;
+  parallel::RowParallelLinear out;
+  parallel::ColumnParallelLinear up;
+  parallel::RowParallelLinear down;
+  parallel::ColumnParallelLinear head;
 };
 TORCH_MODULE(TinyGpt);
 
@@ -145,11 +146,11 @@ std::vector<double> train(const Strategy& strategy, const Groups& groups) {
                positions = at::arange(kLength);
     const ContextParallel scope(groups.cp, {.buffers = {tokens, targets, positions}, .buffer_seq_dims = {1, 1, 0}});
     const auto logits = replica ? (*replica)(tokens, positions) : model(tokens, positions);
-    auto loss = vocab_parallel_cross_entropy(logits.flatten(0, 1), targets.flatten(),
-                                             {.group = groups.tp, .num_classes = kWords});
+    auto loss = parallel::vocab_parallel_cross_entropy(logits.flatten(0, 1), targets.flatten(),
+                                                       {.group = groups.tp, .num_classes = kWords});
     optimizer.zero_grad();
     loss.backward();
-    if (strategy.shares_positions) reduce_sequence_gradients(model->parameters_of_norms(), groups.tp);
+    if (strategy.shares_positions) parallel::reduce_sequence_gradients(model->parameters_of_norms(), groups.tp);
     nn::utils::clip_grad_norm_(model->parameters(), 0.5);
     optimizer.step();
     loss = loss.detach();
@@ -217,19 +218,22 @@ void require_exchanges(Forward forward, int64_t in_forward, int64_t in_backward)
 COHORT_WORKER(exchanges) {
   init_process_group({.backend = test::backend_of_tests()});
   const auto x = at::ones({2, 4, 8}).requires_grad_();
-  ColumnParallelLinear up(8, 8);
-  RowParallelLinear down(8, 8);
+  parallel::ColumnParallelLinear up(8, 8);
+  parallel::RowParallelLinear down(8, 8);
   require_exchanges([&] { return down(up(x).relu()); }, 1, 1);
-  ColumnParallelLinear up_from_positions(8, 8, ColumnParallelOptions{.sequence_parallel = true});
-  RowParallelLinear down_to_positions(8, 8, RowParallelOptions{.bias = false, .sequence_parallel = true});
+  parallel::ColumnParallelLinear up_from_positions(8, 8, parallel::ColumnParallelOptions{.sequence_parallel = true});
+  parallel::RowParallelLinear down_to_positions(8, 8,
+                                                parallel::RowParallelOptions{.bias = false, .sequence_parallel = true});
   require_exchanges([&] { return down_to_positions(up_from_positions(x).relu()); }, 2, 2);
-  require_exchanges([&] { return vocab_parallel_cross_entropy(x.flatten(0, 1), at::zeros({8}, at::kLong)); }, 2, 0);
+  require_exchanges([&] { return parallel::vocab_parallel_cross_entropy(x.flatten(0, 1), at::zeros({8}, at::kLong)); },
+                    2, 0);
   const auto q = at::ones({1, 2, 4, 8}).requires_grad_();
-  require_exchanges([&] { return ring_attention(q, q, q, {.is_causal = true}); }, 1, 2);
+  require_exchanges([&] { return parallel::ring_attention(q, q, q, {.is_causal = true}); }, 1, 2);
   const auto n = static_cast<int64_t>(get_world_size());
-  require_exchanges([&] { return ring_attention(q, q, q, {.is_causal = true, .rotate = RotateMethod::kAllToAll}); },
-                    n - 1, 2 * n - 1);
-  require_exchanges([&] { return ulysses_attention(q, q, q, {.is_causal = true}); }, 2, 2);
+  require_exchanges(
+      [&] { return parallel::ring_attention(q, q, q, {.is_causal = true, .rotate = RotateMethod::kAllToAll}); }, n - 1,
+      2 * n - 1);
+  require_exchanges([&] { return parallel::ulysses_attention(q, q, q, {.is_causal = true}); }, 2, 2);
   destroy_process_group();
 }
 
@@ -239,7 +243,7 @@ TEST(TensorParallelTogether, ExchangeNoMoreThanNeeded) { run_workers("exchanges"
 COHORT_WORKER(draws_again) {
   init_process_group({.backend = test::backend_of_tests()});
   const auto drops = [](const at::Tensor& x) {
-    const ParallelDraws scope(Draws::kDiffer);
+    const parallel::RngScope scope(parallel::RngStreams::kDifferent);
     return at::dropout(x.sin(), 0.5, /*train=*/true).cos();
   };
   const auto x = at::linspace(0, 1, 64).requires_grad_(), again = x.detach().clone().requires_grad_();

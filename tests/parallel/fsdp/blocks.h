@@ -66,7 +66,7 @@ inline at::Tensor values_like(const at::Tensor& tensor, int64_t seed) {
 }
 
 /// Before anything is sharded.
-inline void initialise(torch::nn::Module& module, int64_t seed) {
+inline void initialize(torch::nn::Module& module, int64_t seed) {
   const at::NoGradGuard no_grad;
   for (auto& parameter : module.parameters()) parameter.copy_(values_like(parameter, ++seed));
 }
@@ -79,11 +79,11 @@ inline std::shared_ptr<BlockNet<std::shared_ptr<Block>>> plain_net(c10::ScalarTy
   std::vector<std::shared_ptr<Block>> blocks;
   for (int i = 0; i < kNumBlocks; ++i) {
     blocks.push_back(std::make_shared<Block>());
-    initialise(*blocks.back(), 10 * i);
+    initialize(*blocks.back(), 10 * i);
   }
   auto net = std::make_shared<BlockNet<std::shared_ptr<Block>>>(blocks);
-  initialise(*net->in, 100);
-  initialise(*net->out, 200);
+  initialize(*net->in, 100);
+  initialize(*net->out, 200);
   net->to(dtype);
   return net;
 }
@@ -96,13 +96,13 @@ inline std::shared_ptr<ShardedNet> net_of_sharded_blocks(const Options& options,
   std::vector<FullySharded<Block>> blocks;
   for (int i = 0; i < kNumBlocks; ++i) {
     auto block = std::make_shared<Block>();
-    initialise(*block, 10 * i);
+    initialize(*block, 10 * i);
     block->to(device, dtype);
     blocks.push_back(fully_shard(block, options));
   }
   auto net = std::make_shared<ShardedNet>(blocks);
-  initialise(*net->in, 100);
-  initialise(*net->out, 200);
+  initialize(*net->in, 100);
+  initialize(*net->out, 200);
   net->in->to(device, dtype);
   net->out->to(device, dtype);
   return net;
@@ -113,13 +113,13 @@ inline std::shared_ptr<ShardedNet> net_of_blocks_in_lists(const Options& options
   std::vector<std::shared_ptr<Block>> made;
   for (int i = 0; i < kNumBlocks; ++i) {
     made.push_back(std::make_shared<Block>());
-    initialise(*made.back(), 10 * i);
+    initialize(*made.back(), 10 * i);
   }
   auto blocks = fully_shard(std::vector{made[0], made[1]}, options);
   blocks.push_back(fully_shard(made[2], options));
   auto net = std::make_shared<ShardedNet>(blocks);
-  initialise(*net->in, 100);
-  initialise(*net->out, 200);
+  initialize(*net->in, 100);
+  initialize(*net->out, 200);
   return net;
 }
 

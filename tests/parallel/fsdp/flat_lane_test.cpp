@@ -43,24 +43,24 @@ TEST(DivideFactors, AsPyTorchs) {
 TEST(FlatLane, RowsHoldChunksOfAllSizes) {
   for (int num_ranks = 1; num_ranks <= 5; ++num_ranks) {
     for (int64_t size = 0; size <= 11; ++size) {
-      const Cut cut{{size, 2}, 0, num_ranks};
+      const Chunking chunking{{size, 2}, 0, num_ranks};
       const auto whole = at::arange(2 * size, at::kFloat).view({size, 2}) + 1;
-      const auto rows = at::full({num_ranks, cut.chunk()}, -1.0);
-      copy_to_rows(whole, cut, rows);
+      const auto rows = at::full({num_ranks, chunking.chunk()}, -1.0);
+      copy_to_rows(whole, chunking, rows);
       const auto chunks = size > 0 ? whole.chunk(num_ranks) : std::vector<at::Tensor>();
       for (int rank = 0; rank < num_ranks; ++rank) {
         const auto has_rows = static_cast<size_t>(rank) < chunks.size();
         const auto chunk = has_rows ? chunks[rank].reshape({-1}) : at::empty({0});
-        EXPECT_EQ(c10::multiply_integers(cut.shard_sizes(rank)), chunk.numel());
+        EXPECT_EQ(c10::multiply_integers(chunking.shard_sizes(rank)), chunk.numel());
         EXPECT_TRUE(at::equal(rows[rank].narrow(0, 0, chunk.numel()), chunk));
-        EXPECT_EQ(rows[rank].narrow(0, chunk.numel(), cut.chunk() - chunk.numel()).abs().sum().item<float>(), 0);
+        EXPECT_EQ(rows[rank].narrow(0, chunk.numel(), chunking.chunk() - chunk.numel()).abs().sum().item<float>(), 0);
       }
       const auto back = at::zeros_like(whole);
-      copy_from_rows(rows, cut, back);
+      copy_from_rows(rows, chunking, back);
       EXPECT_TRUE(at::equal(back, whole));
     }
   }
-  const Cut columns{{3, 4, 2}, 1, 2};
+  const Chunking columns{{3, 4, 2}, 1, 2};
   const auto whole = at::arange(24, at::kFloat).view({3, 4, 2});
   const auto rows = at::empty({2, columns.chunk()});
   copy_to_rows(whole, columns, rows);
@@ -71,7 +71,7 @@ TEST(FlatLane, RowsHoldChunksOfAllSizes) {
 }
 
 TEST(FlatLane, OneLaneForEachKey) {
-  const auto lanes = cut_into_lanes({7, 5, 7, 7, 5}, {10, 20, 1, 2, 3});
+  const auto lanes = make_lanes({7, 5, 7, 7, 5}, {10, 20, 1, 2, 3});
   ASSERT_EQ(lanes.size(), 2u);
   EXPECT_THAT(lanes[0].members, testing::ElementsAre(0, 2, 3));
   EXPECT_THAT(lanes[0].offsets, testing::ElementsAre(0, 10, 11));

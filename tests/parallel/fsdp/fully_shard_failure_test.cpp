@@ -191,7 +191,7 @@ COHORT_WORKER(optimizes_the_modules_own_parameters) {
   destroy_process_group();
 }
 
-TEST(FullyShardErrors, OptimizerOfTheWholeParametersMessage) {
+TEST(FullyShardErrors, OptimizerOfTheFullParametersMessage) {
   const auto output_of = [](const std::string& kind, const std::string& whose, const std::string& place) {
     const auto results = test::run_workers("optimizes_the_modules_own_parameters", {.arguments = {kind, whose, place}});
     results.expect_success();
@@ -219,7 +219,7 @@ TEST(FullyShardErrors, OptimizerOfTheWholeParametersMessage) {
 }
 
 // It writes the parameter before it looks at the gradient.
-TEST(FullyShardErrors, OptimizerThatLetsWholeParametersDecayMessage) {
+TEST(FullyShardErrors, OptimizerThatLetsFullParametersDecayMessage) {
   const auto results =
       test::run_workers("optimizes_the_modules_own_parameters", {.arguments = {"AdamW", "whole", "one memory"}});
   for (const int rank : {0, 1}) {
@@ -361,7 +361,7 @@ COHORT_WORKER(clips_the_modules_own_parameters) {
   destroy_process_group();
 }
 
-TEST(FullyShardErrors, ClippingOfTheWholeParameters) {
+TEST(FullyShardErrors, ClippingOfTheFullParameters) {
   const std::string text =
       "[cohort] a parameter of shape [16, 8] has been sharded by fully_shard: its gradient is in its shards. Pass "
       "parameters() of the wrapper, not the inner module's parameters.\n";

@@ -138,7 +138,7 @@ std::vector<std::shared_ptr<Fragile>> fragile_blocks() {
   std::vector<std::shared_ptr<Fragile>> blocks;
   for (int i = 0; i < 3; ++i) {
     blocks.push_back(std::make_shared<Fragile>());
-    test::initialise(*blocks.back(), 10 * i);
+    test::initialize(*blocks.back(), 10 * i);
   }
   return blocks;
 }
@@ -146,8 +146,8 @@ std::vector<std::shared_ptr<Fragile>> fragile_blocks() {
 template <class Block>
 std::shared_ptr<test::BlockNet<Block>> fragile_net(std::vector<Block> blocks) {
   auto net = std::make_shared<test::BlockNet<Block>>(std::move(blocks));
-  test::initialise(*net->in, 100);
-  test::initialise(*net->out, 200);
+  test::initialize(*net->in, 100);
+  test::initialize(*net->out, 200);
   return net;
 }
 

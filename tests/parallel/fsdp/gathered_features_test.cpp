@@ -35,7 +35,7 @@ using test::NamedReduce;
 using test::plain_gradients;
 using testing::ElementsAre;
 
-TEST(GatheredFeatures, WholeParametersAreThereWhileTheyAreNeeded) {
+TEST(GatheredFeatures, FullParametersAreThereWhileTheyAreNeeded) {
   run_rank_threads(2, [](int rank, const Group& group) {
     auto model = blocks_in(group);
     auto& net = model->module();
@@ -309,9 +309,9 @@ TEST(GatheredFeatures, OtherMethodsAsForward) {
   };
   run_rank_threads(2, [](int rank, const Group& group) {
     auto net = std::make_shared<TwoWays>();
-    test::initialise(*net, 3);
+    test::initialize(*net, 3);
     auto plain = std::make_shared<TwoWays>();
-    test::initialise(*plain, 3);
+    test::initialize(*plain, 3);
     auto model = fully_shard(net, in_group(group));
     const auto x = batch(0, 0);
     const auto got = model->forward_method(&TwoWays::twice, x, 2.0);

@@ -30,8 +30,8 @@ TEST(GatheredPasses, PassesWithAndWithoutInputsThatNeedGradients) {
   run_rank_threads(2, [](int rank, const Group& group) {
     auto block = std::make_shared<test::Block>();
     auto plain = std::make_shared<test::Block>();
-    test::initialise(*block, 1);
-    test::initialise(*plain, 1);
+    test::initialize(*block, 1);
+    test::initialize(*plain, 1);
     auto model = fully_shard(torch::nn::Sequential(fully_shard(block, in_group(group))), in_group(group));
     const auto input = [](int of, int step) { return test::values_like(at::empty({5, 6}), 30 + 10 * step + of); };
     for (const bool is_real_first : {true, false}) {

@@ -35,9 +35,9 @@ TEST(HostLayout, NoTwoTensorsOnOneCacheLine) {
 }
 
 TEST(HostLayout, ChunksGoFromTheLastToTheFirst) {
-  const auto chunks = cut_into_chunks({kChunkBytes, 8, kChunkBytes - 8, 8, 8});
+  const auto chunks = split_into_chunks({kChunkBytes, 8, kChunkBytes - 8, 8, 8});
   EXPECT_EQ(chunks, (std::vector<std::vector<size_t>>{{4, 3, 2}, {1, 0}}));
-  EXPECT_TRUE(cut_into_chunks({}).empty());
+  EXPECT_TRUE(split_into_chunks({}).empty());
 }
 
 }  // namespace

@@ -112,6 +112,10 @@ COHORT_WORKER(names_wrong_axes) {
                 no_names);
   REQUIRE_EQUAL(error_of([&] { replicate(torch::nn::Linear(4, 2), with_dims(mesh, {.replicate = {"dp"}})); }),
                 "(no error)");
+  REQUIRE_EQUAL(error_of([&] { replicate(torch::nn::Linear(4, 2), {.process_group = mesh["dp"].group()}); }),
+                "(no error)");
+  REQUIRE_EQUAL(error_of([&] { replicate(torch::nn::Linear(4, 2), {.mesh = init_device_mesh("cpu", {2})}); }),
+                "(no error)");
   destroy_process_group();
 }
 

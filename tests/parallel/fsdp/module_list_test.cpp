@@ -134,7 +134,7 @@ template <class Norm, class Head>
 struct Trunk : torch::nn::Module {
   Trunk(Norm norm_of_it, Head head_of_it) : norm(std::move(norm_of_it)), head(std::move(head_of_it)) {
     in = register_module("in", torch::nn::Linear(4, 6));
-    test::initialise(*in, 100);
+    test::initialize(*in, 100);
     register_module("norm", norm.ptr());
     register_module("head", head.ptr());
   }
@@ -146,13 +146,13 @@ struct Trunk : torch::nn::Module {
 
 torch::nn::LayerNorm seeded_norm() {
   torch::nn::LayerNorm norm(torch::nn::LayerNormOptions({6}));
-  test::initialise(*norm, 10);
+  test::initialize(*norm, 10);
   return norm;
 }
 
 torch::nn::Linear seeded_head() {
   torch::nn::Linear head(6, 3);
-  test::initialise(*head, 20);
+  test::initialize(*head, 20);
   return head;
 }
 
@@ -236,7 +236,7 @@ TEST(GatheredLists, TiedWeights) {
   };
   const auto make = [] {
     torch::nn::Embedding embedding(5, 4);
-    test::initialise(*embedding, 3);
+    test::initialize(*embedding, 3);
     return std::tuple(embedding, std::make_shared<Head>(embedding->weight));
   };
   run_rank_threads(2, [&](int rank, const Group& group) {

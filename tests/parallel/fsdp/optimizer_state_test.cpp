@@ -7,7 +7,7 @@
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/rmsprop.h>
 
-#include "cohort/checkpoint/state/optimizer_state.h"
+#include "cohort/checkpoint/optimizer/optimizer_state.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/shm/make_shm_backend.h"
 #include "cohort/parallel/fsdp/full_tensor.h"
@@ -34,8 +34,8 @@ at::Tensor values_of(at::IntArrayRef sizes, int64_t seed) {
 }
 
 // The gradients do not depend on the number of ranks. With three ranks the last has nothing of p3 and p4.
-struct WholeParameters {
-  WholeParameters() {
+struct FullParameters {
+  FullParameters() {
     const std::vector<std::vector<int64_t>> sizes = {{5, 3}, {12}, {7}, {2, 2}, {1}, {4}};
     for (size_t i = 0; i < sizes.size(); ++i) {
       all.push_back(values_of(sizes[i], static_cast<int64_t>(i)).set_requires_grad(true));
@@ -49,7 +49,7 @@ struct WholeParameters {
   }
   // `parameters`: all of these, or this rank's shards of them. The last never has a gradient.
   static void step(const Parameters& parameters, Optimizer& optimizer, int begin, int end, const Sharding* sharding) {
-    const WholeParameters whole;
+    const FullParameters whole;
     for (int step = begin; step < end; ++step) {
       for (size_t i = 0; i + 1 < parameters.size(); ++i) {
         const auto grad = values_of(whole.all[i].sizes(), 100 * step + static_cast<int64_t>(i));
@@ -70,8 +70,8 @@ struct WholeParameters {
   StateDict named;
 };
 
-void require_same_states(const Optimizer& ours, const WholeParameters& of_ours, const Optimizer& theirs,
-                         const WholeParameters& of_theirs) {
+void require_same_states(const Optimizer& ours, const FullParameters& of_ours, const Optimizer& theirs,
+                         const FullParameters& of_theirs) {
   const auto a = checkpoint::optimizer_state_dict(ours, of_ours.named);
   const auto b = checkpoint::optimizer_state_dict(theirs, of_theirs.named);
   REQUIRE(a.keys() == b.keys());
@@ -89,24 +89,24 @@ std::unique_ptr<Optimizer> make_amsgrad(cohort::test::ParamGroups groups) {
 
 class FullyShardOptimizerStateOf : public testing::TestWithParam<cohort::test::OptimizerKind> {};
 
-TEST_P(FullyShardOptimizerStateOf, PutTogetherIsThatOfAnOptimizerOfWholeParameters) {
+TEST_P(FullyShardOptimizerStateOf, PutTogetherIsThatOfAnOptimizerOfFullParameters) {
   run_on_shm(3, [](int rank, const Group& group) {
     const auto make = GetParam().make;
-    const WholeParameters undivided;
+    const FullParameters undivided;
     const auto plain = make(cohort::test::two_groups(undivided.all, make));
     plain->param_groups()[1].options().set_lr(0.25);
-    WholeParameters::step(undivided.all, *plain, 0, 4, nullptr);
+    FullParameters::step(undivided.all, *plain, 0, 4, nullptr);
 
-    const WholeParameters divided;
+    const FullParameters divided;
     const Sharding sharding(divided.list(), {.process_group = group});
     const auto optimizer = make(cohort::test::two_groups(sharding.parameters(), make));
     optimizer->param_groups()[1].options().set_lr(0.25);
-    WholeParameters::step(sharding.parameters(), *optimizer, 0, 4, &sharding);
-    const WholeParameters other;
+    FullParameters::step(sharding.parameters(), *optimizer, 0, 4, &sharding);
+    const FullParameters other;
     const auto full = rank == 0 ? make(cohort::test::two_groups(other.all, make)) : nullptr;
     if (full) {  // it has a state already, also of the last
       other.all.back().mutable_grad() = at::ones({4});
-      WholeParameters::step(other.all, *full, 7, 9, nullptr);
+      FullParameters::step(other.all, *full, 7, 9, nullptr);
     }
     get_full_optimizer_state(sharding.sharded_parameters(), *optimizer, full.get());
     if (full) require_same_states(*full, other, *plain, undivided);
@@ -122,17 +122,17 @@ TEST_P(FullyShardOptimizerStateOf, PutTogetherIsThatOfAnOptimizerOfWholeParamete
 // Three ranks train, save and end; two go on, then one.
 TEST_P(FullyShardOptimizerStateOf, GoesOnWithAnotherNumberOfRanks) {
   const auto make = GetParam().make;
-  const WholeParameters uninterrupted;
+  const FullParameters uninterrupted;
   const auto plain = make(cohort::test::two_groups(uninterrupted.all, make));
-  WholeParameters::step(uninterrupted.all, *plain, 0, 9, nullptr);
+  FullParameters::step(uninterrupted.all, *plain, 0, 9, nullptr);
 
-  const WholeParameters saved;
+  const FullParameters saved;
   std::unique_ptr<Optimizer> state = make(cohort::test::two_groups(saved.all, make));
   state->state().clear();
   int begin = 0;
   for (const int world_size : {3, 2, 1}) {
     run_on_shm(world_size, [&](int rank, const Group& group) {
-      const WholeParameters training;
+      const FullParameters training;
       {
         const at::NoGradGuard no_grad;
         for (size_t i = 0; i < saved.all.size(); ++i) training.all[i].copy_(saved.all[i]);
@@ -141,15 +141,15 @@ TEST_P(FullyShardOptimizerStateOf, GoesOnWithAnotherNumberOfRanks) {
       const auto optimizer = make(cohort::test::two_groups(sharding.parameters(), make));
       if (begin > 0) {
         optimizer->param_groups()[0].options().set_lr(123);
-        WholeParameters::step(sharding.parameters(), *optimizer, 50, 51, &sharding);  // what is loaded takes its place
+        FullParameters::step(sharding.parameters(), *optimizer, 50, 51, &sharding);  // what is loaded takes its place
         const at::NoGradGuard no_grad;
         for (size_t i = 0; i < saved.all.size(); ++i) {
           auto shard = sharding.parameters()[i];
-          shard.copy_(WholeParameters::rows_of(sharding, i, saved.all[i]));
+          shard.copy_(FullParameters::rows_of(sharding, i, saved.all[i]));
         }
         set_full_optimizer_state(sharding.sharded_parameters(), *optimizer, rank == 0 ? state.get() : nullptr);
       }
-      WholeParameters::step(sharding.parameters(), *optimizer, begin, begin + 3, &sharding);
+      FullParameters::step(sharding.parameters(), *optimizer, begin, begin + 3, &sharding);
       barrier({.group = group});
       get_full_optimizer_state(sharding.sharded_parameters(), *optimizer, rank == 0 ? state.get() : nullptr);
       const at::NoGradGuard no_grad;
@@ -176,18 +176,18 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, FullyShardOptimizerStateOf,
 // What is loaded is the loader's own, and what had no state has none afterwards.
 TEST(FullyShardOptimizerState, LoadingCopies) {
   run_on_shm(1, [](int, const Group& group) {
-    const WholeParameters undivided;
+    const FullParameters undivided;
     const auto plain = cohort::test::make_sgd(cohort::test::two_groups(undivided.all, cohort::test::make_sgd));
-    WholeParameters::step(undivided.all, *plain, 0, 1, nullptr);
+    FullParameters::step(undivided.all, *plain, 0, 1, nullptr);
     const auto buffer = checkpoint::optimizer_state_dict(*plain, undivided.named)["state.p0.momentum_buffer"];
     const auto before = buffer.clone();
-    const WholeParameters divided;
+    const FullParameters divided;
     const Sharding sharding(divided.list(), {.process_group = group});
     const auto optimizer =
         cohort::test::make_sgd(cohort::test::two_groups(sharding.parameters(), cohort::test::make_sgd));
     set_full_optimizer_state(sharding.sharded_parameters(), *optimizer, plain.get());
     REQUIRE(optimizer->state().size() == 5);
-    WholeParameters::step(sharding.parameters(), *optimizer, 1, 2, &sharding);
+    FullParameters::step(sharding.parameters(), *optimizer, 1, 2, &sharding);
     REQUIRE(at::equal(buffer, before));
     const auto blank = cohort::test::make_sgd(cohort::test::two_groups(undivided.all, cohort::test::make_sgd));
     set_full_optimizer_state(sharding.sharded_parameters(), *optimizer, blank.get());
@@ -199,10 +199,10 @@ TEST(FullyShardOptimizerState, LoadingCopies) {
 TEST(FullyShardOptimizerState, GatheredParameters) {
   run_on_shm(3, [](int rank, const Group& group) {
     const auto make = cohort::test::make_adamw;
-    const WholeParameters undivided;
+    const FullParameters undivided;
     const auto plain = make(cohort::test::two_groups(undivided.all, make));
-    WholeParameters::step(undivided.all, *plain, 0, 3, nullptr);
-    const WholeParameters divided;
+    FullParameters::step(undivided.all, *plain, 0, 3, nullptr);
+    const FullParameters divided;
     const auto by_columns = [](const at::Tensor& parameter) -> std::optional<Shard> {
       if (parameter.dim() == 2 && parameter.size(1) == 3) return Shard(1);
       return std::nullopt;
@@ -211,8 +211,8 @@ TEST(FullyShardOptimizerState, GatheredParameters) {
                            {.process_group = group, .shard_placement_fn = by_columns, .one_memory = false});
     REQUIRE(columns.sharded_parameters()[0].dim == 1);
     const auto optimizer = make(cohort::test::two_groups(columns.parameters(), make));
-    WholeParameters::step(columns.parameters(), *optimizer, 0, 3, &columns);
-    const WholeParameters other;
+    FullParameters::step(columns.parameters(), *optimizer, 0, 3, &columns);
+    const FullParameters other;
     const auto full = rank == 0 ? make(cohort::test::two_groups(other.all, make)) : nullptr;
     get_full_optimizer_state(columns.sharded_parameters(), *optimizer, full.get());
     if (full) require_same_states(*full, other, *plain, undivided);
@@ -222,10 +222,10 @@ TEST(FullyShardOptimizerState, GatheredParameters) {
     }
     const auto fresh = make(cohort::test::two_groups(columns.parameters(), make));
     set_full_optimizer_state(columns.sharded_parameters(), *fresh, full.get());
-    WholeParameters::step(columns.parameters(), *fresh, 3, 5, &columns);
-    WholeParameters::step(undivided.all, *plain, 3, 5, nullptr);
+    FullParameters::step(columns.parameters(), *fresh, 3, 5, &columns);
+    FullParameters::step(undivided.all, *plain, 3, 5, nullptr);
     for (size_t i = 0; i < undivided.all.size(); ++i) {
-      const auto expected = WholeParameters::rows_of(columns, i, undivided.all[i].detach());
+      const auto expected = FullParameters::rows_of(columns, i, undivided.all[i].detach());
       REQUIRE(at::equal(columns.parameters()[i], expected));
     }
     barrier({.group = group});
@@ -235,18 +235,18 @@ TEST(FullyShardOptimizerState, GatheredParameters) {
 // Whole on every rank: the first one's state counts.
 TEST(FullyShardOptimizerState, IgnoredParameters) {
   run_on_shm(2, [](int rank, const Group& group) {
-    const WholeParameters divided;
+    const FullParameters divided;
     const Sharding sharding(divided.list(),
                             {.process_group = group, .ignored_params = {divided.all[4], divided.all[5]}});
     auto own = sharding.parameters();
     own.insert(own.end(), divided.all.begin() + 4, divided.all.end());
     const auto make = cohort::test::make_adamw;
     const auto optimizer = make(cohort::test::two_groups(own, make));
-    WholeParameters::step(own, *optimizer, 0, 3, &sharding);
-    const WholeParameters undivided;
+    FullParameters::step(own, *optimizer, 0, 3, &sharding);
+    const FullParameters undivided;
     const auto plain = make(cohort::test::two_groups(undivided.all, make));
-    WholeParameters::step(undivided.all, *plain, 0, 3, nullptr);
-    const WholeParameters other;
+    FullParameters::step(undivided.all, *plain, 0, 3, nullptr);
+    const FullParameters other;
     const auto full = rank == 0 ? make(cohort::test::two_groups(other.all, make)) : nullptr;
     get_full_optimizer_state(sharding.sharded_parameters(), *optimizer, full.get());
     if (full) require_same_states(*full, other, *plain, undivided);
@@ -265,12 +265,12 @@ TEST(FullyShardOptimizerState, IgnoredParameters) {
 
 TEST(FullyShardOptimizerState, Messages) {
   run_on_shm(2, [](int rank, const Group& group) {
-    const WholeParameters whole;
-    const WholeParameters divided;
+    const FullParameters whole;
+    const FullParameters divided;
     const Sharding sharding(divided.list(), {.process_group = group});
     const auto own = sharding.parameters();
     torch::optim::AdamW optimizer(own);
-    WholeParameters::step(own, optimizer, 0, 1, &sharding);
+    FullParameters::step(own, optimizer, 0, 1, &sharding);
     const auto get = [&](Optimizer& of, Optimizer* full) {
       return error_of([&] { get_full_optimizer_state(sharding.sharded_parameters(), of, full); });
     };

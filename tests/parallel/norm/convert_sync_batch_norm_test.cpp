@@ -1,4 +1,4 @@
-// Models whose batch norms become synchronised ones, wherever they are.
+// Models whose batch norms become synchronized ones, wherever they are.
 #include "cohort/parallel/norm/convert_sync_batch_norm.h"
 
 #include <ATen/ATen.h>
@@ -16,18 +16,18 @@
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/norm/sync_batch_norm.h"
 #include "tests/parallel/ddp/nets.h"
-#include "tests/parallel/norm/joint_batches.h"
+#include "tests/parallel/norm/sync_batches.h"
 #include "tests/support/rank_threads.h"
 
 namespace cohort {
 namespace {
 
 using test::error_of;
-using test::JointCase;
 using test::run_rank_threads;
+using test::SyncCase;
 
 template <class Norm>
-void expect_converted_joint(const JointCase& c, Norm (*make)(const torch::nn::BatchNormOptions&)) {
+void expect_converted_joint(const SyncCase& c, Norm (*make)(const torch::nn::BatchNormOptions&)) {
   run_rank_threads(static_cast<int>(c.rows.size()), [&](int rank, const Group& group) {
     auto norm = convert_sync_batchnorm(make(torch::nn::BatchNormOptions(c.shape[0])
                                                 .eps(c.options.eps)
@@ -58,7 +58,7 @@ TEST(ConvertSyncBatchNorm, LayersOfAllOptions) {
   expect_converted_joint({.options = {.affine = false, .track_running_stats = false}}, made<torch::nn::BatchNorm1d>);
 }
 
-// As users write them: a member, layers in containers, one in an AnyModule, and one that is synchronised already.
+// As users write them: a member, layers in containers, one in an AnyModule, and one that is synchronized already.
 struct UserNetImpl : torch::nn::Module {
   UserNetImpl() {
     bn1 = register_module("bn1", torch::nn::BatchNorm1d(3));
@@ -118,7 +118,7 @@ TEST(ConvertSyncBatchNorm, EvaluationAndOtherLayersStayAlone) {
 TEST(ConvertSyncBatchNorm, StaysSoInAnotherDtype) {
   for (const bool affine : {true, false}) {
     run_rank_threads(2, [affine](int rank, const Group& group) {
-      const JointCase c{.dtype = at::kDouble, .options = {.affine = affine}, .tolerance = 1e-12};
+      const SyncCase c{.dtype = at::kDouble, .options = {.affine = affine}, .tolerance = 1e-12};
       auto norm = convert_sync_batchnorm(torch::nn::BatchNorm1d(torch::nn::BatchNormOptions(4).affine(affine)), group);
       norm->to(at::kDouble);
       test::require_joint(c, test::run_share(c, *norm, rank), rank, group);
@@ -130,7 +130,7 @@ TEST(ConvertSyncBatchNorm, AgainForAnotherGroup) {
   run_rank_threads(2, [](int rank, const Group& group) {
     const auto alone = test::split_rank_threads(group, {{0}, {1}});
     for (const bool affine : {true, false}) {
-      const JointCase c{.options = {.affine = affine, .track_running_stats = false}};
+      const SyncCase c{.options = {.affine = affine, .track_running_stats = false}};
       auto norm = convert_sync_batchnorm(
           torch::nn::BatchNorm1d(torch::nn::BatchNormOptions(4).affine(affine).track_running_stats(false)), alone);
       torch::nn::BatchNorm1d plain(norm->options);
@@ -147,8 +147,8 @@ TEST(ConvertSyncBatchNorm, AgainForAnotherGroup) {
 TEST(ConvertSyncBatchNorm, ACloneIsPlain) {
   run_rank_threads(2, [](int rank, const Group& group) {
     auto norm = convert_sync_batchnorm(torch::nn::BatchNorm1d(4), group);
-    REQUIRE(has_sync_batch_norm(*norm));
-    REQUIRE(!has_sync_batch_norm(*norm->clone()));
+    REQUIRE(norm::has_sync_batch_norm(*norm));
+    REQUIRE(!norm::has_sync_batch_norm(*norm->clone()));
     if (rank == 0)
       std::dynamic_pointer_cast<torch::nn::BatchNorm1dImpl>(norm->clone())->forward(test::drawn({}, 0, 0, 0));
   });
@@ -163,7 +163,7 @@ TORCH_MODULE(LowNet);
 
 TEST(ConvertSyncBatchNorm, UnderDdpInAnotherPrecision) {
   run_rank_threads(2, [](int rank, const Group& group) {
-    const JointCase c{.tolerance = 2e-2, .num_steps = 1};
+    const SyncCase c{.tolerance = 2e-2, .num_steps = 1};
     auto net = convert_sync_batchnorm(LowNet(), group);
     ddp::Options options{.process_group = group};
     options.mixed_precision = ddp::MixedPrecision{.param_dtype = at::kBFloat16, .buffer_dtype = at::kBFloat16};
@@ -181,7 +181,7 @@ TEST(ConvertSyncBatchNorm, UnderDdpInAnotherPrecision) {
 
 TEST(ConvertSyncBatchNorm, UnderFullyShard) {
   run_rank_threads(2, [](int rank, const Group& group) {
-    const JointCase c{.num_steps = 1};
+    const SyncCase c{.num_steps = 1};
     for (const bool one_memory : {true, false}) {
       auto net = convert_sync_batchnorm(LowNet(), group);
       auto model = fully_shard(net, {.process_group = group, .one_memory = one_memory});

@@ -18,7 +18,7 @@
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "cohort/parallel/precision/autocast.h"
 #include "tests/parallel/ddp/nets.h"
-#include "tests/parallel/norm/joint_batches.h"
+#include "tests/parallel/norm/sync_batches.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
 
@@ -26,8 +26,8 @@ namespace cohort {
 namespace {
 
 using test::error_of;
-using test::JointCase;
 using test::run_rank_threads;
+using test::SyncCase;
 using testing::HasSubstr;
 
 SyncBatchNormOptions in_group(SyncBatchNormOptions options, const Group& group) {
@@ -35,7 +35,7 @@ SyncBatchNormOptions in_group(SyncBatchNormOptions options, const Group& group) 
   return options;
 }
 
-void expect_joint(const JointCase& c) {
+void expect_joint(const SyncCase& c) {
   run_rank_threads(static_cast<int>(c.rows.size()), [&](int rank, const Group& group) {
     SyncBatchNorm norm(c.shape[0], in_group(c.options, group));
     test::require_joint(c, test::run_share(c, *norm, rank), rank, group);
@@ -85,7 +85,7 @@ TEST(SyncBatchNorm, OfALargeMeanLosesNoMoreThanBatchNormDoes) {
 
 TEST(SyncBatchNorm, ParametersOfSixteenBits) {
   run_rank_threads(2, [](int rank, const Group& group) {
-    const JointCase c{.dtype = at::kBFloat16, .tolerance = 2e-2};
+    const SyncCase c{.dtype = at::kBFloat16, .tolerance = 2e-2};
     SyncBatchNorm norm(4, in_group({.dtype = at::kBFloat16}, group));
     const auto result = test::run_share(c, *norm, rank);
     REQUIRE(result.buffers[0].scalar_type() == at::kBFloat16);
@@ -119,7 +119,7 @@ TEST(SyncBatchNorm, OneValueOfAllRanksHasNoVariance) {
 TEST(SyncBatchNorm, AmongTheRanksOfItsGroup) {
   run_rank_threads(4, [](int rank, const Group& group) {
     const auto pair = test::split_rank_threads(group, {{0, 1}, {2, 3}});
-    const JointCase c{.rows = {1, 4}};
+    const SyncCase c{.rows = {1, 4}};
     SyncBatchNorm norm(4, in_group({}, pair));
     test::require_joint(c, test::run_share(c, *norm, rank % 2), rank % 2, pair);
   });
@@ -249,7 +249,7 @@ TEST(SyncBatchNorm, RanksUnderDdpTrainAsOneProcessOnTheJoinedBatch) {
   });
 }
 
-COHORT_WORKER(normalises_unevenly) {
+COHORT_WORKER(normalizes_unevenly) {
   init_process_group({.backend = "shm"});
   SyncBatchNorm norm(4);
   test::print_error([&] {
@@ -259,7 +259,7 @@ COHORT_WORKER(normalises_unevenly) {
 }
 
 TEST(SyncBatchNormErrors, ARankThatDoesNotComeMessage) {
-  const auto results = test::run_workers("normalises_unevenly");
+  const auto results = test::run_workers("normalizes_unevenly");
   EXPECT_THAT(results[0].output, HasSubstr("which is SyncBatchNorm's exchange of sums in a forward or backward pass"));
   EXPECT_THAT(results[0].output, HasSubstr(comm::kUnevenStepsHint));
 }

@@ -22,13 +22,13 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Divided over all ranks, one so that several have no row of it; whole; divided over some ranks; all zeros.
-struct WholeGradients {
+struct FullGradients {
   at::Tensor over_all, first_rank_only, whole, over_some, zeros;
 
   TensorList list() const { return {over_all, first_rank_only, whole, over_some, zeros}; }
 };
 
-WholeGradients whole_gradients(at::ScalarType dtype) {
+FullGradients whole_gradients(at::ScalarType dtype) {
   const auto generator = at::detail::createCPUGenerator(17);  // the ranks are threads
   const auto draw = [&](at::IntArrayRef sizes) { return at::randn(sizes, generator, at::kDouble).to(dtype); };
   return {draw({7}), draw({1, 4}), draw({3}), draw({4, 2}) * 3, at::zeros({6}, dtype)};
@@ -37,7 +37,7 @@ WholeGradients whole_gradients(at::ScalarType dtype) {
 // The same on this rank. The last parameter never has a gradient.
 class ParameterSet {
  public:
-  ParameterSet(const WholeGradients& gradients, const Group& all, const Group& some) {
+  ParameterSet(const FullGradients& gradients, const Group& all, const Group& some) {
     add(gradients.over_all, all);
     add(gradients.first_rank_only, all);
     list.push_back(at::zeros_like(gradients.whole).set_requires_grad(true));
@@ -75,7 +75,7 @@ Group some_ranks(const Group& all) {
 class ClipGradOfShards : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Worlds, ClipGradOfShards, testing::Values(2, 3));
 
-TEST_P(ClipGradOfShards, TotalNormIsThatOfTheWholeGradients) {
+TEST_P(ClipGradOfShards, TotalNormIsThatOfTheFullGradients) {
   run_rank_threads(GetParam(), [](int, const Group& all) {
     const auto some = some_ranks(all);
     for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
@@ -155,7 +155,7 @@ TEST_P(ClipGradOfShards, NonFiniteNormOfAnotherRankMessage) {
   });
 }
 
-TEST(ClipGrad, TotalNormByWayOfWholeParametersIsThatOfTheirGradients) {
+TEST(ClipGrad, TotalNormByWayOfFullParametersIsThatOfTheirGradients) {
   const auto parameter = at::ones({2}).set_requires_grad(true);
   const auto without = at::ones({2}).set_requires_grad(true);
   parameter.mutable_grad() = at::tensor({3.F, 4.F});

@@ -370,7 +370,7 @@ TEST_P(GradScalerOfShards, SeveralGroups) {
   });
 }
 
-TEST_P(GradScalerOfShards, AGivenGroupDecidesForWholeParameters) {
+TEST_P(GradScalerOfShards, AGivenGroupDecidesForFullParameters) {
   run_rank_threads(GetParam(), [](int rank, const Group& all) {
     const auto parameter = leaf(at::ones({1}));
     auto optimizer = sgd_of({parameter});

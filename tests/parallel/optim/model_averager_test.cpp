@@ -111,7 +111,7 @@ TEST(ModelAverager, HierarchicalRefusalsMessage) {
   });
 }
 
-// 'p': the mean of this rank and its neighbour, 'a': of all.
+// 'p': the mean of this rank and its neighbor, 'a': of all.
 COHORT_WORKER(averages_by_hierarchy) {
   init_process_group({.backend = test::backend_of_tests()});
   HierarchicalModelAverager averager({{2, 2}, {4, 4}}, /*warmup_steps=*/1);

@@ -181,9 +181,9 @@ COHORT_WORKER(pipeline_of_stages_that_meet) {
   };
   std::vector<PipelineStage> stages;
   if (how == "tp") {
-    stages.push_back(
-        stage_of(torch::nn::Sequential(net, ColumnParallelLinear(4, 8, ColumnParallelOptions{.group = others}),
-                                       RowParallelLinear(8, 4, RowParallelOptions{.group = others}))));
+    stages.push_back(stage_of(torch::nn::Sequential(
+        net, parallel::ColumnParallelLinear(4, 8, parallel::ColumnParallelOptions{.group = others}),
+        parallel::RowParallelLinear(8, 4, parallel::RowParallelOptions{.group = others}))));
   } else if (how == "fully_shard") {
     stages.push_back(stage_of(fully_shard(net, fsdp::Options{.process_group = others})));
   } else {

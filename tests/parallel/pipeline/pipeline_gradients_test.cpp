@@ -337,7 +337,8 @@ TEST(PipelineGradients, ForecastsKnowThatTheFirstStageHasOneBackward) {
   constexpr auto kF = ActionKind::kForward, kI = ActionKind::kBackwardInput, kW = ActionKind::kBackwardWeight;
   const pipeline::PipelineOrder order = {{{kF, 0, 0}, {kI, 0, 0}, {kF, 0, 1}, {kW, 0, 0}, {kI, 0, 1}, {kW, 0, 1}},
                                          {{kF, 1, 0}, {kI, 1, 0}, {kW, 1, 0}, {kF, 1, 1}, {kI, 1, 1}, {kW, 1, 1}}};
-  const auto forecast = forecast_pipeline(order, 2, 2, {.forward = 1.0, .backward_input = 2.0, .backward_weight = 0.5});
+  const auto forecast =
+      pipeline::forecast_pipeline(order, 2, 2, {.forward = 1.0, .backward_input = 2.0, .backward_weight = 0.5});
   // Rank 0: F0 until 1, waits for rank 1 until 4, F1 until 5, both parts of backward of 0 until 7.5, of 1 from 8 on.
   EXPECT_DOUBLE_EQ(forecast.duration, 10.5);
 }

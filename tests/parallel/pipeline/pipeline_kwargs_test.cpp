@@ -95,7 +95,7 @@ void require_same_gradients(torch::nn::Module& own, torch::nn::Module& expected)
 }
 
 class PipelineKwargs : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Names, PipelineKwargs, testing::ValuesIn(pipeline_schedule_names()));
+INSTANTIATE_TEST_SUITE_P(Names, PipelineKwargs, testing::ValuesIn(pipeline::pipeline_schedule_names()));
 
 TEST_P(PipelineKwargs, ReachEveryStageAndTheLoss) {
   run_rank_threads(2, [name = GetParam()](int rank, const Group& group) {

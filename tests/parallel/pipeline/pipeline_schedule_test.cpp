@@ -104,7 +104,7 @@ TEST_P(PipelineSchedules, GiveTheGradientsOfOneProcess) {
   test::run_workers("pipeline_steps", {.world_size = 2, .arguments = {GetParam()}}).expect_success();
   test::run_workers("pipeline_steps", {.world_size = 4, .arguments = {GetParam()}}).expect_success();
 }
-INSTANTIATE_TEST_SUITE_P(Names, PipelineSchedules, testing::ValuesIn(pipeline_schedule_names()));
+INSTANTIATE_TEST_SUITE_P(Names, PipelineSchedules, testing::ValuesIn(pipeline::pipeline_schedule_names()));
 
 }  // namespace
 }  // namespace cohort

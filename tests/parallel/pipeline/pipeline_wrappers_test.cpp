@@ -77,7 +77,7 @@ std::vector<int> deep_indices(const std::string& schedule, int rank) {
 }
 
 class PipelineWith : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Names, PipelineWith, testing::ValuesIn(pipeline_schedule_names()));
+INSTANTIATE_TEST_SUITE_P(Names, PipelineWith, testing::ValuesIn(pipeline::pipeline_schedule_names()));
 
 TEST_P(PipelineWith, ActivationCheckpoints) {
   run_rank_threads(2, [name = GetParam()](int rank, const Group& group) {

@@ -31,7 +31,7 @@ inline at::Tensor squares(const at::Tensor& output, const at::Tensor& target) { 
 inline void run_steps(PipelineSchedule& schedule, int64_t num_steps, const TensorList& inputs,
                       const at::Tensor& target) {
   for (int64_t step = 1; step <= num_steps; ++step) {
-    schedule.set_backward({.num_steps = num_steps, .synchronises = step == num_steps});
+    schedule.set_backward({.num_steps = num_steps, .requires_gradient_sync = step == num_steps});
     schedule.step(inputs, {.target = target});
   }
 }

@@ -26,7 +26,7 @@ torch::nn::Sequential three_layers() {
 TEST(SplitSequential, PartsKeepLayersAndNames) {
   auto net = three_layers();
   net->eval();
-  const auto parts = split_sequential(net, {1, 2});
+  const auto parts = pipeline::split_sequential(net, {1, 2});
   const at::Tensor x = test::drawn({5, 4}, 1);
   EXPECT_TRUE(at::equal(torch::nn::Sequential(parts[1])->forward(torch::nn::Sequential(parts[0])->forward(x)),
                         net->forward(x)));
@@ -44,13 +44,13 @@ TEST(SplitSequential, PartsKeepLayersAndNames) {
 
 TEST(SplitSequential, ByParameters) {
   auto net = three_layers();
-  EXPECT_EQ(parameter_costs(net), (std::vector<double>{320, 128, 64 * 65}));
-  EXPECT_EQ(split_sequential(net, 2)[0]->size(), 2u);
-  EXPECT_EQ(test::error_of([&] { split_sequential(net, 4); }),
+  EXPECT_EQ(pipeline::parameter_costs(net), (std::vector<double>{320, 128, 64 * 65}));
+  EXPECT_EQ(pipeline::split_sequential(net, 2)[0]->size(), 2u);
+  EXPECT_EQ(test::error_of([&] { pipeline::split_sequential(net, 4); }),
             "[cohort] pipeline: 3 layers cannot be split over 4 stages\n"
             "  hint: use fewer stages: each needs at least one layer");
   EXPECT_EQ(test::error_of([&] {
-              split_sequential(net, Counts{1, 1});
+              pipeline::split_sequential(net, Counts{1, 1});
             }),
             "[cohort] pipeline: the counts [1, 1] do not fit 3 layers\n"
             "  hint: give a positive number for each stage; their sum is the number of layers");
@@ -64,13 +64,13 @@ TEST(SplitSequential, ByTime) {
   torch::nn::Sequential net(torch::nn::Linear(8, 8), torch::nn::BatchNorm1d(8), torch::nn::Functional(slow),
                             torch::nn::Linear(8, 4));
   const at::Tensor mean = net->named_buffers()["1.running_mean"].clone();
-  const auto costs = measured_costs(net, test::drawn({64, 8}, 1), {.num_repeats = 10});
+  const auto costs = pipeline::measured_costs(net, test::drawn({64, 8}, 1), {.num_repeats = 10});
   ASSERT_EQ(costs.size(), 4u);
   for (const double cost : costs) EXPECT_GT(cost, 0);
   EXPECT_GE(costs[2], 0.02);
   EXPECT_TRUE(at::equal(net->named_buffers()["1.running_mean"], mean));
   for (const at::Tensor& parameter : net->parameters()) EXPECT_FALSE(parameter.grad().defined());
-  EXPECT_EQ(test::error_of([&] { measured_costs(net, mean, {.num_repeats = 0}); }),
+  EXPECT_EQ(test::error_of([&] { pipeline::measured_costs(net, mean, {.num_repeats = 0}); }),
             "[cohort] measured_costs: num_repeats must be positive, got 0");
 }
 
@@ -78,7 +78,7 @@ TEST(SplitSequential, RanksHaveTheFirstOnesTimes) {
   std::vector<std::vector<double>> costs(2);
   test::run_rank_threads(2, [&](int rank, const Group& group) {
     costs[static_cast<size_t>(rank)] =
-        measured_costs(three_layers(), at::ones({3, 4}), {.num_repeats = 1, .group = group});
+        pipeline::measured_costs(three_layers(), at::ones({3, 4}), {.num_repeats = 1, .group = group});
   });
   EXPECT_EQ(costs[0].size(), 3u);
   EXPECT_EQ(costs[0], costs[1]);
@@ -89,7 +89,7 @@ TEST(SplitSequential, AllRanksLearnThatNothingCouldBeMeasuredMessage) {
     torch::nn::Sequential net(torch::nn::BatchNorm1d(4), torch::nn::Linear(8, 4));
     const at::Tensor mean = net->named_buffers()["0.running_mean"].clone();
     const std::string error = test::error_of([&] {
-      measured_costs(net, at::ones({3, 4}), {.num_repeats = 1, .group = group});
+      pipeline::measured_costs(net, at::ones({3, 4}), {.num_repeats = 1, .group = group});
     });
     const std::string text = "mat1 and mat2 shapes cannot be multiplied (3x4 and 8x4)";
     test::require_equal(
@@ -99,7 +99,7 @@ TEST(SplitSequential, AllRanksLearnThatNothingCouldBeMeasuredMessage) {
 }
 
 TEST(SplitBlocks, OfAnyType) {
-  EXPECT_EQ(split_blocks(std::vector<std::string>{"a", "b", "c"}, {2, 1}),
+  EXPECT_EQ(pipeline::split_blocks(std::vector<std::string>{"a", "b", "c"}, {2, 1}),
             (std::vector<std::vector<std::string>>{{"a", "b"}, {"c"}}));
 }
 

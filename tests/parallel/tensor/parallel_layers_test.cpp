@@ -32,7 +32,7 @@ using test::run_workers;
 using testing::HasSubstr;
 
 at::Tensor own_chunk(const at::Tensor& whole, int64_t dim) {
-  const auto range = chunk_range(whole.size(dim), get_world_size(), get_rank());
+  const auto range = mesh::chunk_range(whole.size(dim), get_world_size(), get_rank());
   return whole.narrow(dim, range.begin, range.size());
 }
 
@@ -46,16 +46,17 @@ void require_two_linears(const Sizes& sizes, bool bias, bool whole_between) {
   torch::nn::Linear first(torch::nn::LinearOptions(sizes.in, sizes.hidden).bias(bias));
   torch::nn::Linear second(torch::nn::LinearOptions(sizes.hidden, sizes.out).bias(bias));
   at::manual_seed(11 + get_rank());  // rank 0's count
-  ColumnParallelLinear column(sizes.in, sizes.hidden,
-                              ColumnParallelOptions{.bias = bias, .gather_output = whole_between});
+  parallel::ColumnParallelLinear column(sizes.in, sizes.hidden,
+                                        parallel::ColumnParallelOptions{.bias = bias, .gather_output = whole_between});
   const auto next = at::rand({1});
-  RowParallelLinear row(sizes.hidden, sizes.out, RowParallelOptions{.bias = bias, .input_is_parallel = !whole_between});
+  parallel::RowParallelLinear row(sizes.hidden, sizes.out,
+                                  parallel::RowParallelOptions{.bias = bias, .input_is_parallel = !whole_between});
   (void)next;
-  row->load_whole(second->weight, second->bias);
-  REQUIRE(at::equal(column->whole_weight(), first->weight));
+  row->load_full(second->weight, second->bias);
+  REQUIRE(at::equal(column->full_weight(), first->weight));
   REQUIRE(at::equal(column->weight, own_chunk(first->weight, 0)));
-  REQUIRE(at::equal(row->whole_weight(), second->weight));
-  if (bias) REQUIRE(at::equal(column->whole_bias(), first->bias));
+  REQUIRE(at::equal(row->full_weight(), second->weight));
+  if (bias) REQUIRE(at::equal(column->full_bias(), first->bias));
 
   const auto x = drawn({2, 3, sizes.in}, 1).requires_grad_(), y = x.detach().clone().requires_grad_();
   const auto expected = second->forward(first->forward(x).tanh());
@@ -97,12 +98,12 @@ COHORT_WORKER(layers_first_values) {
   torch::nn::Embedding third(torch::nn::EmbeddingOptions(10, 4).padding_idx(2));
   const auto after = at::rand({1});
   at::manual_seed(3);
-  ColumnParallelLinear column(4, 6);
-  RowParallelLinear row(6, 4);
-  VocabParallelEmbedding embedding(10, 4, VocabParallelOptions{.padding_idx = -8});
-  REQUIRE(at::equal(column->whole_weight(), first->weight) && at::equal(column->whole_bias(), first->bias));
-  REQUIRE(at::equal(row->whole_weight(), second->weight) && at::equal(row->bias, second->bias));
-  REQUIRE(at::equal(embedding->whole_weight(), third->weight));
+  parallel::ColumnParallelLinear column(4, 6);
+  parallel::RowParallelLinear row(6, 4);
+  parallel::VocabParallelEmbedding embedding(10, 4, parallel::VocabParallelOptions{.padding_idx = -8});
+  REQUIRE(at::equal(column->full_weight(), first->weight) && at::equal(column->full_bias(), first->bias));
+  REQUIRE(at::equal(row->full_weight(), second->weight) && at::equal(row->bias, second->bias));
+  REQUIRE(at::equal(embedding->full_weight(), third->weight));
   REQUIRE(at::equal(at::rand({1}), after));
   destroy_process_group();
 }
@@ -116,10 +117,11 @@ COHORT_WORKER(layers_sequence_parallel) {
   init_process_group({.backend = test::backend_of_tests()});
   const std::vector<at::Tensor> weights{drawn({8, 6}, 1), drawn({6, 8}, 2)}, biases{drawn({8}, 3), drawn({6}, 4)};
   for (const int64_t dim : {0, 1}) {
-    ColumnParallelLinear column(6, 8, ColumnParallelOptions{.sequence_parallel = true, .sequence_dim = dim});
-    RowParallelLinear row(8, 6, RowParallelOptions{.sequence_parallel = true, .sequence_dim = dim});
-    column->load_whole(weights[0], biases[0]);
-    row->load_whole(weights[1], biases[1]);
+    parallel::ColumnParallelLinear column(
+        6, 8, parallel::ColumnParallelOptions{.sequence_parallel = true, .sequence_dim = dim});
+    parallel::RowParallelLinear row(8, 6, parallel::RowParallelOptions{.sequence_parallel = true, .sequence_dim = dim});
+    column->load_full(weights[0], biases[0]);
+    row->load_full(weights[1], biases[1]);
     const auto scale = drawn({6}, 5).requires_grad_(), own_scale = scale.detach().clone().requires_grad_();
     const auto x = drawn({4, 8, 6}, 6).requires_grad_();
     const auto own_x = own_chunk(x.detach(), dim).clone().requires_grad_();
@@ -129,7 +131,7 @@ COHORT_WORKER(layers_sequence_parallel) {
     const auto cotangent = drawn({4, 8, 6}, 7);
     expected.backward(cotangent);
     got.backward(own_chunk(cotangent, dim).contiguous());
-    reduce_sequence_gradients({own_scale, at::ones({1})});
+    parallel::reduce_sequence_gradients({own_scale, at::ones({1})});
     require_near(own_x.grad(), own_chunk(x.grad(), dim), 1e-5, "input");
     require_near(own_scale.grad(), scale.grad(), 1e-5, "scale");
     require_near(row->bias.grad(), cotangent.sum({0, 1}), 1e-5, "row's bias");
@@ -156,10 +158,11 @@ COHORT_WORKER(layers_gather_in_pieces) {
     for (const int64_t pieces : {2, 3, 4}) {
       std::vector<std::vector<at::Tensor>> outcomes;
       for (const int64_t one : {int64_t{1}, pieces}) {
-        ColumnParallelLinear column(
-            6, 8, ColumnParallelOptions{.sequence_parallel = true, .sequence_dim = dim, .gather_pieces = one});
+        parallel::ColumnParallelLinear column(
+            6, 8,
+            parallel::ColumnParallelOptions{.sequence_parallel = true, .sequence_dim = dim, .gather_pieces = one});
         column->to(at::kDouble);
-        column->load_whole(weight, bias);
+        column->load_full(weight, bias);
         const auto x = own_chunk(drawn({8, 16, 6}, 6).to(at::kDouble), dim).clone().requires_grad_();
         const auto y = column->forward(x);
         y.backward(drawn(y.sizes().vec(), 7 + get_rank()).to(at::kDouble));
@@ -171,20 +174,23 @@ COHORT_WORKER(layers_gather_in_pieces) {
       }
     }
   }
-  ColumnParallelLinear column(6, 8, ColumnParallelOptions{.sequence_parallel = true, .gather_pieces = 2});
+  parallel::ColumnParallelLinear column(6, 8,
+                                        parallel::ColumnParallelOptions{.sequence_parallel = true, .gather_pieces = 2});
   const auto x = drawn({2, 4, 6}, 6).requires_grad_();
   const auto loss = column->forward(x).square().sum();
   REQUIRE_EQUAL(error_of([&] { torch::autograd::grad({loss}, {x}, {}, std::nullopt, /*create_graph=*/true); }),
                 "[cohort] ColumnParallelLinear: a gather in several pieces has first derivatives only\n  hint: set "
                 "ColumnParallelOptions{.gather_pieces = 1} for higher derivatives");
-  REQUIRE_EQUAL(error_of([&] { ColumnParallelLinear(6, 8, ColumnParallelOptions{.gather_pieces = 0}); }),
-                "[cohort] ColumnParallelLinear: gather_pieces is 0, but must be at least 1\n  hint: set it to 1 to "
-                "gather in one piece, or leave it out to let the number of cores decide");
+  REQUIRE_EQUAL(
+      error_of([&] { parallel::ColumnParallelLinear(6, 8, parallel::ColumnParallelOptions{.gather_pieces = 0}); }),
+      "[cohort] ColumnParallelLinear: gather_pieces is 0, but must be at least 1\n  hint: set it to 1 to "
+      "gather in one piece, or leave it out to let the number of cores decide");
   // A core for every thread of the host's ranks, and one more for each.
   const auto pieces_with = [](const char* num_ranks, int num_threads) {
     ::setenv("LOCAL_WORLD_SIZE", num_ranks, 1);
     at::set_num_threads(num_threads);
-    return *ColumnParallelLinear(6, 8, ColumnParallelOptions{.sequence_parallel = true})->options.gather_pieces;
+    return *parallel::ColumnParallelLinear(6, 8, parallel::ColumnParallelOptions{.sequence_parallel = true})
+                ->options.gather_pieces;
   };
   const int num_cores = base::available_cores();
   REQUIRE(pieces_with("1", num_cores) == 1 && pieces_with(std::to_string(num_cores).c_str(), 1) == 1);
@@ -201,14 +207,16 @@ COHORT_WORKER(layers_of_one_input) {
   init_process_group({.backend = test::backend_of_tests()});
   const auto weights = drawn({8, 6}, 1), others = drawn({8, 6}, 2);
   for (const bool shares_positions : {false, true}) {
-    const ColumnParallelOptions options{.bias = false, .copy_input = false, .sequence_parallel = shares_positions};
-    ColumnParallelLinear first(6, 8, options), second(6, 8, options);
-    first->load_whole(weights);
-    second->load_whole(others);
+    const parallel::ColumnParallelOptions options{
+        .bias = false, .copy_input = false, .sequence_parallel = shares_positions};
+    parallel::ColumnParallelLinear first(6, 8, options), second(6, 8, options);
+    first->load_full(weights);
+    second->load_full(others);
     const auto x = drawn({2, 4, 6}, 3).requires_grad_();
     const auto own = (shares_positions ? own_chunk(x.detach(), 1) : x.detach()).clone().requires_grad_();
-    const auto input =
-        shares_positions ? gather_from_region(own, 1, {.gradient = RegionGradient::kSum}) : copy_to_region(own);
+    const auto input = shares_positions
+                           ? parallel::gather_from_region(own, 1, {.gradient = parallel::RegionGradient::kSum})
+                           : parallel::copy_to_region(own);
     const auto before = get_sequence_number();
     const auto got = first->forward(input) * second->forward(input);
     REQUIRE(get_sequence_number() == before);
@@ -231,11 +239,12 @@ COHORT_WORKER(layers_embedding) {
   for (const int64_t rows : {12, 10, 5}) {  // of 5, four ranks have 2, 2, 1, 0
     for (const bool pads : {false, true}) {
       const std::optional<int64_t> padding = pads ? std::optional<int64_t>(3) : std::nullopt;
-      VocabParallelEmbedding embedding(rows, 4, VocabParallelOptions{.padding_idx = padding});
-      VocabParallelEmbedding of_positions(rows, 4, VocabParallelOptions{.sequence_parallel = true, .sequence_dim = 1});
+      parallel::VocabParallelEmbedding embedding(rows, 4, parallel::VocabParallelOptions{.padding_idx = padding});
+      parallel::VocabParallelEmbedding of_positions(
+          rows, 4, parallel::VocabParallelOptions{.sequence_parallel = true, .sequence_dim = 1});
       const auto whole = drawn({rows, 4}, 8).requires_grad_();
-      embedding->load_whole(whole.detach());
-      of_positions->load_whole(whole.detach());
+      embedding->load_full(whole.detach());
+      of_positions->load_full(whole.detach());
       const auto indices = at::arange(24).remainder(rows).view({3, 8});
       const auto expected = at::embedding(whole, indices, pads ? 3 : -1), got = embedding->forward(indices);
       REQUIRE(at::equal(got, expected));
@@ -259,8 +268,8 @@ TEST(TensorParallelLayers, LookUpEachIndexOnce) {
 COHORT_WORKER(layers_clipping) {
   init_process_group({.backend = test::backend_of_tests()});
   torch::nn::Linear first(6, 8), second(8, 4);
-  ColumnParallelLinear column(6, 8);
-  RowParallelLinear row(8, 4);
+  parallel::ColumnParallelLinear column(6, 8);
+  parallel::RowParallelLinear row(8, 4);
   const std::vector<at::Tensor> wholes{first->weight, first->bias, second->weight, second->bias};
   const std::vector<at::Tensor> parts{column->weight, column->bias, row->weight, row->bias};
   for (size_t i = 0; i < wholes.size(); ++i) {
@@ -280,10 +289,11 @@ TEST(TensorParallelLayers, AreClippedTogether) {
 
 COHORT_WORKER(layers_errors) {
   init_process_group({.backend = test::backend_of_tests()});
-  ColumnParallelLinear column(6, 10);
-  RowParallelLinear row(10, 6), from_whole(10, 6, RowParallelOptions{.bias = false, .input_is_parallel = false});
-  RowParallelLinear of_positions(10, 6, RowParallelOptions{.sequence_parallel = true});
-  VocabParallelEmbedding embedding(10, 4);
+  parallel::ColumnParallelLinear column(6, 10);
+  parallel::RowParallelLinear row(10, 6),
+      from_whole(10, 6, parallel::RowParallelOptions{.bias = false, .input_is_parallel = false});
+  parallel::RowParallelLinear of_positions(10, 6, parallel::RowParallelOptions{.sequence_parallel = true});
+  parallel::VocabParallelEmbedding embedding(10, 4);
   REQUIRE_EQUAL(error_of([&] {
                   column->forward(at::ones({2, 5}));
                 }),
@@ -315,24 +325,25 @@ COHORT_WORKER(layers_errors) {
                   embedding->forward(at::tensor({-1, 2}, at::kLong));
                 }),
                 "[cohort] VocabParallelEmbedding: index -1 is outside a table of 10 rows");
-  REQUIRE_EQUAL(error_of([] { VocabParallelEmbedding(10, 4, VocabParallelOptions{.padding_idx = 10}); }),
-                "[cohort] VocabParallelEmbedding: padding_idx 10 is not a row of a table of 10");
-  REQUIRE_EQUAL(error_of([] { VocabParallelEmbedding(0, 4); }),
+  REQUIRE_EQUAL(
+      error_of([] { parallel::VocabParallelEmbedding(10, 4, parallel::VocabParallelOptions{.padding_idx = 10}); }),
+      "[cohort] VocabParallelEmbedding: padding_idx 10 is not a row of a table of 10");
+  REQUIRE_EQUAL(error_of([] { parallel::VocabParallelEmbedding(0, 4); }),
                 "[cohort] VocabParallelEmbedding needs at least 1 row and 1 column, but got 0 and 4");
-  REQUIRE_EQUAL(error_of([] { ColumnParallelLinear(0, 4); }),
+  REQUIRE_EQUAL(error_of([] { parallel::ColumnParallelLinear(0, 4); }),
                 "[cohort] a parallel layer needs at least 1 input and 1 output, but got 0 and 4");
   REQUIRE_EQUAL(error_of([&] {
-                  row->load_whole(at::ones({6, 3}), at::ones({6}));
+                  row->load_full(at::ones({6, 3}), at::ones({6}));
                 }),
                 "[cohort] the full weight has shape [6, 10], but [6, 3] was given");
   REQUIRE_EQUAL(error_of([&] {
-                  row->load_whole(at::ones({6, 10}));
+                  row->load_full(at::ones({6, 10}));
                 }),
-                "[cohort] load_whole: the layer has a bias, but none was given");
+                "[cohort] load_full: the layer has a bias, but none was given");
   REQUIRE_EQUAL(error_of([&] {
-                  from_whole->load_whole(at::ones({6, 10}), at::ones({6}));
+                  from_whole->load_full(at::ones({6, 10}), at::ones({6}));
                 }),
-                "[cohort] load_whole: the layer has no bias, but one was given");
+                "[cohort] load_full: the layer has no bias, but one was given");
   barrier();  // no rank leaves while another one connects
   destroy_process_group();
 }
@@ -341,8 +352,8 @@ TEST(TensorParallelLayers, SayWhatDoesNotFit) { run_workers("layers_errors", {.w
 
 COHORT_WORKER(layers_unevenly) {
   init_process_group({.backend = "shm"});
-  ColumnParallelLinear column(4, 4);
-  RowParallelLinear row(4, 4);
+  parallel::ColumnParallelLinear column(4, 4);
+  parallel::RowParallelLinear row(4, 4);
   test::print_error([&] {
     if (get_rank() == 0) row(column(at::ones({2, 4})));
     barrier();
@@ -357,14 +368,15 @@ TEST(TensorParallelErrors, ARankThatDoesNotComeMessage) {
 
 COHORT_WORKER(layers_end) {
   init_process_group({.backend = test::backend_of_tests()});
-  auto layer = std::make_shared<ColumnParallelLinearImpl>(4, 4, ColumnParallelOptions{.bias = false});
+  auto layer =
+      std::make_shared<parallel::ColumnParallelLinearImpl>(4, 4, parallel::ColumnParallelOptions{.bias = false});
   layer->weight.mutable_grad() = at::full_like(layer->weight, get_rank() + 1.0);
   const auto norm = [parameter = layer->weight] {
     return nn::utils::get_total_norm(nn::utils::gradients_of(parameter));
   };
   const auto expected = norm();
   REQUIRE(std::abs(expected.item<double>() - std::sqrt(8.0 * (1 + 4))) < 1e-5);
-  { const auto copy = std::make_shared<ColumnParallelLinearImpl>(*layer); }
+  { const auto copy = std::make_shared<parallel::ColumnParallelLinearImpl>(*layer); }
   REQUIRE(at::equal(norm(), expected));
   layer.reset();
   REQUIRE(at::equal(norm(), expected));
@@ -374,10 +386,11 @@ COHORT_WORKER(layers_end) {
 // As an optimizer does, which may outlive a layer or its copy.
 TEST(TensorParallelLayers, ParametersArePartsForAsLongAsTheyLive) { run_workers("layers_end").expect_success(); }
 
-using ColumnPtr = std::shared_ptr<ColumnParallelLinearImpl>;
+using ColumnPtr = std::shared_ptr<parallel::ColumnParallelLinearImpl>;
 
 ColumnPtr column_without_bias(const Group& group = {}) {
-  return std::make_shared<ColumnParallelLinearImpl>(4, 4, ColumnParallelOptions{.group = group, .bias = false});
+  return std::make_shared<parallel::ColumnParallelLinearImpl>(
+      4, 4, parallel::ColumnParallelOptions{.group = group, .bias = false});
 }
 
 double norm_of(const at::Tensor& parameter) {
@@ -427,14 +440,14 @@ COHORT_WORKER(layers_let_go) {
   const auto group = new_group({0, 1});
   const auto before = group.use_count();
   auto layer = column_without_bias(group);
-  auto copy = std::make_shared<ColumnParallelLinearImpl>(*layer);
+  auto copy = std::make_shared<parallel::ColumnParallelLinearImpl>(*layer);
   REQUIRE(group.use_count() > before);
   layer.reset();
   copy.reset();
   // A thread of Gloo may hold the weight a moment longer than its operation lasts. Then the next layer that ends forgets it.
   while (test::backend_of_tests() == "gloo" && group.use_count() > before) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    parallel::forget_ended_parts();
+    parallel::forget_ended_shards();
   }
   REQUIRE(group.use_count() == before);
   barrier();
@@ -445,11 +458,14 @@ TEST(TensorParallelLayers, LetTheirGroupGoAtTheirEnd) { run_workers("layers_let_
 COHORT_WORKER(layers_print) {
   init_process_group({.backend = test::backend_of_tests()});
   std::ostringstream text;
-  text << *ColumnParallelLinear(6, 10) << "\n" << *RowParallelLinear(10, 6) << "\n" << *VocabParallelEmbedding(10, 4);
-  REQUIRE_EQUAL(text.str(),
-                "cohort::ColumnParallelLinear(in_features=6, out_features=5 of 10, bias=true, gather_output=false)\n"
-                "cohort::RowParallelLinear(in_features=5 of 10, out_features=6, bias=true, input_is_parallel=true)\n"
-                "cohort::VocabParallelEmbedding(num_embeddings=5 of 10, embedding_dim=4)");
+  text << *parallel::ColumnParallelLinear(6, 10) << "\n"
+       << *parallel::RowParallelLinear(10, 6) << "\n"
+       << *parallel::VocabParallelEmbedding(10, 4);
+  REQUIRE_EQUAL(
+      text.str(),
+      "cohort::parallel::ColumnParallelLinear(in_features=6, out_features=5 of 10, bias=true, gather_output=false)\n"
+      "cohort::parallel::RowParallelLinear(in_features=5 of 10, out_features=6, bias=true, input_is_parallel=true)\n"
+      "cohort::parallel::VocabParallelEmbedding(num_embeddings=5 of 10, embedding_dim=4)");
   barrier();  // no rank leaves while another one connects
   destroy_process_group();
 }

@@ -129,7 +129,8 @@ TEST(ParallelizeModule, ASequenceIsGatheredInPieces) {
 }
 
 // Two layers of two pairs, and the embedding.
-void require_counts(const CommCounts& forward, const CommCounts& both, bool by_positions, bool are_many) {
+void require_counts(const dtensor::CommCounts& forward, const dtensor::CommCounts& both, bool by_positions,
+                    bool are_many) {
   if (!by_positions) {
     REQUIRE(forward.all_reduce == 5 && both.all_reduce == 9 && both.total() == both.all_reduce);
     return;
@@ -153,11 +154,11 @@ void count_exchanges(int64_t batch, int64_t positions) {
   for (const Placement& cut : {Placement(Replicate()), Placement(Shard(1))}) {
     auto gpt = plan_gpt();
     parallelize_module(*gpt, mesh, kGptPlan);
-    const auto start = comm_counts();
+    const auto start = dtensor::comm_counts();
     const auto hidden = gpt->transformer->forward(DTensor(distribute_tensor(tokens, mesh, {cut})));
-    const auto forward = comm_counts() - start;
+    const auto forward = dtensor::comm_counts() - start;
     hidden.square().sum().backward();
-    require_counts(forward, comm_counts() - start, cut.is_shard(), batch * positions >= kPlanWords);
+    require_counts(forward, dtensor::comm_counts() - start, cut.is_shard(), batch * positions >= kPlanWords);
     REQUIRE(DTensor(hidden).placements() == Placements{cut});
   }
 }
@@ -181,9 +182,9 @@ COHORT_WORKER(plan_counts_of_a_long_sequence) {
   const DTensor x = distribute_tensor(at::randn({1, 64, 8}), mesh, {Shard(1)});
   const auto added = [&](const at::Tensor& y) { return (y + x).square().sum(); };
   auto loss = added(net->forward(at::Tensor(x)));
-  const auto start = comm_counts();
+  const auto start = dtensor::comm_counts();
   loss.backward();
-  const auto backward = comm_counts() - start;
+  const auto backward = dtensor::comm_counts() - start;
   REQUIRE(backward.all_gather == 2 && backward.all_to_all == 0 && backward.reduce_scatter == 0);
 }
 
@@ -198,7 +199,7 @@ torch::nn::Sequential plan_net() {
   return net;
 }
 
-COHORT_WORKER(plan_borders) {
+COHORT_WORKER(plan_hooks) {
   const auto mesh = plan_mesh();
   auto alone = plan_net(), together = plan_net();
   const auto names = together->named_parameters().keys();
@@ -211,9 +212,9 @@ COHORT_WORKER(plan_borders) {
   const auto x = at::arange(24, at::kDouble).view({4, 6}) / 24;
   const auto rows = DTensor(distribute_tensor(x, mesh, {Shard(0)})).to_local();
   const auto mine = rows.clone().requires_grad_(), all = x.clone().requires_grad_();
-  const auto before = comm_counts();
+  const auto before = dtensor::comm_counts();
   const auto out = together->forward(mine);
-  const auto counts = comm_counts() - before;
+  const auto counts = dtensor::comm_counts() - before;
   REQUIRE(counts.all_gather == 1 && counts.reduce_scatter == 1 && counts.total() == 2);
   REQUIRE(!is_dtensor(out));
   const auto expected = alone->forward(all);
@@ -225,7 +226,7 @@ COHORT_WORKER(plan_borders) {
   for (size_t i = 0; i < ps.size(); ++i) REQUIRE(plan_difference(ps[i].grad(), dps[i].grad()) < 1e-12);
 }
 
-TEST(ParallelizeModule, LayoutsAtTheBordersOfASequential) { run_workers("plan_borders").expect_success(); }
+TEST(ParallelizeModule, LayoutsByHooksOfASequential) { run_workers("plan_hooks").expect_success(); }
 
 torch::nn::Sequential plan_positions_net() {
   at::manual_seed(2);
@@ -246,26 +247,26 @@ COHORT_WORKER(plan_positions_in_a_sequential) {
                       {"4", RowwiseParallel{.output_layouts = Shard(1)}},
                       {"5", SequenceParallel{.use_local_output = true}}});
   const auto tokens = (at::arange(18) * 5).remainder(12).view({3, 6});
-  const auto before = comm_counts();
+  const auto before = dtensor::comm_counts();
   const auto out = together->forward(tokens);
-  const auto forward = comm_counts() - before;
+  const auto forward = dtensor::comm_counts() - before;
   REQUIRE(forward.reduce_scatter == 2 && forward.all_gather == 1 && forward.total() == 3);
   REQUIRE(!is_dtensor(out) && out.size(1) == 3);
   const auto expected = alone->forward(tokens);
   REQUIRE(at::allclose(DTensor::from_local(out, mesh, {Shard(1)}).full_tensor(), expected));
   out.square().sum().backward();
   expected.square().sum().backward();
-  const auto both = comm_counts() - before;
-  // What a border has moved in forward comes back once; the norms' gradients are summed.
+  const auto both = dtensor::comm_counts() - before;
+  // What a hook has redistributed in forward comes back once; the norms' gradients are summed.
   REQUIRE(both.reduce_scatter == 3 && both.all_reduce == 4);
   const auto ps = alone->parameters(), dps = together->parameters();
   for (size_t i = 0; i < ps.size(); ++i) REQUIRE(plan_difference(ps[i].grad(), dps[i].grad()) < 1e-12);
-  // Nothing of the borders is seen from outside.
+  // The hooks cannot be seen from outside.
   REQUIRE(together->named_buffers().keys() == alone->named_buffers().keys());
   together->eval();
   REQUIRE(!together[1]->is_training());
   REQUIRE_EQUAL(error_of([&] { together->clone(); }),
-                "[cohort] Bordered cannot be cloned; clone the inner module() and wrap the copy");
+                "[cohort] WithLayouts cannot be cloned; clone the inner module() and wrap the copy");
 }
 
 TEST(ParallelizeModule, PositionsInASequential) { run_workers("plan_positions_in_a_sequential").expect_success(); }
@@ -274,11 +275,11 @@ COHORT_WORKER(plan_with_layouts) {
   const auto mesh = plan_mesh();
   auto alone = plan_gpt(), together = plan_gpt();
   parallelize_module(*together, mesh, kGptPlan);
-  auto model = with_layouts(together, mesh,
-                            PrepareModuleInputOutput{.input_layouts = {Replicate()},
-                                                     .desired_input_layouts = {Shard(1)},
-                                                     .output_layouts = {Shard(-1)},
-                                                     .desired_output_layouts = {Replicate()}});
+  auto model = parallel::with_layouts(together, mesh,
+                                      PrepareModuleInputOutput{.input_layouts = {Replicate()},
+                                                               .desired_input_layouts = {Shard(1)},
+                                                               .output_layouts = {Shard(-1)},
+                                                               .desired_output_layouts = {Replicate()}});
   REQUIRE(model->named_parameters().keys() == alone->named_parameters().keys());
   const auto tokens = at::arange(3 * kPlanPositions).view({3, kPlanPositions});
   const auto logits = model(tokens);
@@ -302,7 +303,7 @@ COHORT_WORKER(plan_whole_model_then_parts) {
                        {{"*.c_fc", ColwiseParallel()},
                         {"mlp.c_proj", RowwiseParallel()},
                         {"ln_1", OwnStyle([](torch::nn::Module& norm, const DeviceMesh& on) {
-                           distribute_parameters(norm, on, {{"weight", {Replicate()}}});
+                           dtensor::distribute_parameters(norm, on, {{"weight", {Replicate()}}});
                          })}});
   }
   parallelize_module(*together, mesh, {});

@@ -20,11 +20,11 @@ using test::require_near;
 using test::run_workers;
 
 at::Tensor own_classes(const at::Tensor& whole, int64_t dim) {
-  const auto range = chunk_range(whole.size(dim), get_world_size(), get_rank());
+  const auto range = mesh::chunk_range(whole.size(dim), get_world_size(), get_rank());
   return whole.narrow(dim, range.begin, range.size());
 }
 
-void require_cross_entropy(const std::vector<int64_t>& shape, const ParallelCrossEntropyOptions& options,
+void require_cross_entropy(const std::vector<int64_t>& shape, const parallel::ParallelCrossEntropyOptions& options,
                            at::ScalarType dtype = at::kFloat, double tolerance = 1e-5) {
   const int64_t dim = shape.size() > 1 ? 1 : 0, classes = shape[dim];
   auto targets_shape = shape;
@@ -38,7 +38,7 @@ void require_cross_entropy(const std::vector<int64_t>& shape, const ParallelCros
                              options.reduction, options.ignore_index, options.label_smoothing);
   auto own_options = options;
   own_options.num_classes = classes;
-  const auto got = vocab_parallel_cross_entropy(own, targets, own_options);
+  const auto got = parallel::vocab_parallel_cross_entropy(own, targets, own_options);
   REQUIRE(got.scalar_type() == dtype);
   require_near(got, expected, tolerance, "loss");
   const auto cotangent = drawn(expected.sizes().vec(), 5).to(dtype);
@@ -52,7 +52,7 @@ COHORT_WORKER(loss_of_parts) {
   for (const auto reduction : {at::Reduction::Mean, at::Reduction::Sum, at::Reduction::None}) {
     for (const double smoothing : {0.0, 0.1, 1.0}) {
       for (const int64_t ignored : {-100, 2}) {
-        const ParallelCrossEntropyOptions options{
+        const parallel::ParallelCrossEntropyOptions options{
             .reduction = reduction, .ignore_index = ignored, .label_smoothing = smoothing};
         require_cross_entropy({6, 8}, options);
         require_cross_entropy({6, 5}, options);  // four ranks have 2, 2, 1, 0 classes
@@ -87,7 +87,7 @@ COHORT_WORKER(loss_of_unusual_logits) {
   const auto targets = at::tensor({2, -100, 1}, at::kLong);
   const auto whole = logits.clone().requires_grad_(), own = own_classes(logits, 1).clone().requires_grad_();
   const auto expected = at::cross_entropy_loss(whole, targets);
-  const auto got = vocab_parallel_cross_entropy(own, targets);
+  const auto got = parallel::vocab_parallel_cross_entropy(own, targets);
   require_near(got, expected);
   got.backward();
   expected.backward();
@@ -96,7 +96,7 @@ COHORT_WORKER(loss_of_unusual_logits) {
   // The mean of nothing is no number, and its gradients are zeros, as in PyTorch.
   for (const auto& weight : {at::Tensor(), at::ones({4})}) {
     const auto part = at::ones({3, 2}).requires_grad_();
-    const auto none = vocab_parallel_cross_entropy(part, at::full({3}, -100, at::kLong), {.weight = weight});
+    const auto none = parallel::vocab_parallel_cross_entropy(part, at::full({3}, -100, at::kLong), {.weight = weight});
     REQUIRE(none.isnan().item<bool>());
     none.backward();
     REQUIRE(at::equal(part.grad(), at::zeros({3, 2})));
@@ -109,8 +109,8 @@ TEST(VocabParallelCrossEntropy, TakesAnyLogits) { run_workers("loss_of_unusual_l
 COHORT_WORKER(loss_errors) {
   init_process_group({.backend = test::backend_of_tests()});
   const auto logits = at::zeros({3, 2}).requires_grad_();
-  const auto loss = [&](const at::Tensor& targets, const ParallelCrossEntropyOptions& options = {}) {
-    return error_of([&] { vocab_parallel_cross_entropy(logits, targets, options); });
+  const auto loss = [&](const at::Tensor& targets, const parallel::ParallelCrossEntropyOptions& options = {}) {
+    return error_of([&] { parallel::vocab_parallel_cross_entropy(logits, targets, options); });
   };
   const auto targets = at::tensor({0, 1, 3}, at::kLong);
   REQUIRE_EQUAL(loss(at::tensor({0, 4, 1}, at::kLong)), "Target 4 is out of bounds: there are 4 classes.");
@@ -131,11 +131,11 @@ COHORT_WORKER(loss_errors) {
   }
   REQUIRE_EQUAL(
       error_of([&] {
-        vocab_parallel_cross_entropy(at::zeros({3, 2}, at::kLong), targets);
+        parallel::vocab_parallel_cross_entropy(at::zeros({3, 2}, at::kLong), targets);
       }),
       "[cohort] vocab_parallel_cross_entropy: logits must be floating-point, [batch, classes, ...] or [classes], "
       "but are Long [3, 2]");
-  const auto value = vocab_parallel_cross_entropy(logits, targets);
+  const auto value = parallel::vocab_parallel_cross_entropy(logits, targets);
   REQUIRE_EQUAL(error_of([&] { torch::autograd::grad({value}, {logits}, {}, std::nullopt, /*create_graph=*/true); }),
                 "[cohort] vocab_parallel_cross_entropy has no second derivatives\n"
                 "  hint: call backward() without create_graph");

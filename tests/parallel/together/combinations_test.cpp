@@ -70,7 +70,7 @@ TEST_P(TogetherCombinations, HaveTheLossesOfOneProcess) {
 INSTANTIATE_TEST_SUITE_P(Ranks, TogetherCombinations, testing::Range(1, 9), testing::PrintToStringParamName());
 
 // Microbatches of one size: the mean of their losses is that of the batch.
-int microbatches_of(const ParallelDims& dims) {
+int microbatches_of(const parallel::ParallelDims& dims) {
   const bool has_more = test::rows_for(dims) / dims.dp_size() % (2 * dims.pp) == 0 && get_world_size() <= 4;
   return static_cast<int>(has_more ? 2 * dims.pp : dims.pp);
 }
@@ -106,13 +106,13 @@ COHORT_WORKER(together_schedules) {
   init_process_group(test::backend_of_tests().c_str());
   const test::SmallGptOptions model{.tie_weights = true, .num_layers = 4};
   const auto expected = curve_of(test::alone(model), 24);
-  const auto expect = [&](const ParallelDims& dims, const std::string& schedule, bool one_memory) {
+  const auto expect = [&](const parallel::ParallelDims& dims, const std::string& schedule, bool one_memory) {
     const auto got = curve_of(
         test::together(dims, {.one_memory = one_memory, .model = model, .pp_schedule = schedule, .pp_microbatches = 4}),
         24);
     expect_same(expected, got, test::text_of(dims) + ", " + schedule + (one_memory ? "" : ", gathered"));
   };
-  for (const auto& schedule : pipeline_schedule_names()) {
+  for (const auto& schedule : pipeline::pipeline_schedule_names()) {
     expect({.tp = 2, .pp = 2}, schedule, true);
     expect({.dp_shard = 2, .pp = 2}, schedule, true);
   }
@@ -128,7 +128,8 @@ TEST(Together, EverySchedule) {
 COHORT_WORKER(together_checkpointed_stages) {
   init_process_group(test::backend_of_tests().c_str());
   const auto expected = curve_of(test::alone(), 24);
-  for (const ParallelDims& dims : {ParallelDims{.tp = 2, .pp = 2}, ParallelDims{.dp_shard = 2, .pp = 2}}) {
+  for (const parallel::ParallelDims& dims :
+       {parallel::ParallelDims{.tp = 2, .pp = 2}, parallel::ParallelDims{.dp_shard = 2, .pp = 2}}) {
     const auto got = curve_of(
         test::together(dims, {.activation_checkpointing = 1, .pp_schedule = "GPipe", .pp_microbatches = 3}), 24);
     expect_same(expected, got, test::text_of(dims) + ", checkpointed");
@@ -142,7 +143,8 @@ TEST(Together, ActivationCheckpointingInStages) {
 COHORT_WORKER(together_checkpointed_and_tied) {
   init_process_group(test::backend_of_tests().c_str());
   const auto expected = curve_of(test::alone(), 24), tied = curve_of(test::alone({.tie_weights = true}), 24);
-  for (const ParallelDims& dims : {ParallelDims{.tp = 4}, ParallelDims{.dp_shard = 2, .tp = 2}}) {
+  for (const parallel::ParallelDims& dims :
+       {parallel::ParallelDims{.tp = 4}, parallel::ParallelDims{.dp_shard = 2, .tp = 2}}) {
     const auto again = curve_of(test::together(dims, {.activation_checkpointing = 1}), 24);
     expect_same(expected, again, test::text_of(dims) + ", checkpointed");
     expect_same(tied, curve_of(test::together(dims, {.model = {.tie_weights = true}}), 24),

@@ -59,7 +59,7 @@ struct GptRun {
   std::function<at::Tensor(const at::Tensor&)> forward;
   std::shared_ptr<gpt::Pipeline> pipeline;  ///< instead of `net` and `forward`
   std::unique_ptr<optim::AdamW> optimizer;
-  DataPart part;
+  parallel::DataShard part;
   Group data_group;  ///< null: all data, and all positions, are this rank's
   Group context_group;
   int64_t step = 0;
@@ -133,20 +133,20 @@ struct TogetherOptions {
   int pp_microbatches = 2;
 };
 
-inline GptRun together(const ParallelDims& dims, const TogetherOptions& options = {}) {
+inline GptRun together(const parallel::ParallelDims& dims, const TogetherOptions& options = {}) {
   const auto mesh = dims.build_mesh("cpu");
   GptRun run;
   run.net = small_gpt(options.model);
-  fsdp::Options fsdp{.mesh = data_parallel_mesh(mesh)};
+  fsdp::Options fsdp{.mesh = parallel::data_parallel_mesh(mesh)};
   fsdp.one_memory = options.one_memory;
   auto pipeline = gpt::parallelize(run.net, {.mesh = mesh,
                                              .activation_checkpointing = options.activation_checkpointing,
                                              .fsdp = fsdp,
                                              .pp_schedule = options.pp_schedule,
                                              .pp_microbatches = options.pp_microbatches});
-  run.part = data_part_of(mesh);
-  if (const auto line = axis_of(mesh, "dp_cp")) run.data_group = line->group();
-  if (const auto line = axis_of(mesh, "cp")) run.context_group = line->group();
+  run.part = parallel::data_shard_of(mesh);
+  if (const auto line = parallel::axis_of(mesh, "dp_cp")) run.data_group = line->group();
+  if (const auto line = parallel::axis_of(mesh, "cp")) run.context_group = line->group();
   if (pipeline) {
     run.module = pipeline->model;
     run.optimizer = make_adamw(pipeline->parameters);
@@ -164,14 +164,14 @@ inline GptRun together(const ParallelDims& dims, const TogetherOptions& options 
   return run;
 }
 
-inline std::string text_of(const ParallelDims& dims) {
+inline std::string text_of(const parallel::ParallelDims& dims) {
   return "dp_replicate " + std::to_string(dims.dp_replicate) + ", dp_shard " + std::to_string(dims.dp_shard) + ", tp " +
          std::to_string(dims.tp) + ", cp " + std::to_string(dims.cp) + ", pp " + std::to_string(dims.pp);
 }
 
 /// All ways in which so many ranks can share the model, and its sequences.
-inline std::vector<ParallelDims> all_dims(int64_t world_size) {
-  std::vector<ParallelDims> result;
+inline std::vector<parallel::ParallelDims> all_dims(int64_t world_size) {
+  std::vector<parallel::ParallelDims> result;
   for (int64_t copies = 1; copies <= world_size; ++copies) {
     for (int64_t shards = 1; copies * shards <= world_size; ++shards) {
       for (const int64_t cp : {1, 2, 4}) {
@@ -185,8 +185,8 @@ inline std::vector<ParallelDims> all_dims(int64_t world_size) {
 }
 
 /// The same with a pipeline of up to four stages.
-inline std::vector<ParallelDims> all_pipelines(int64_t world_size) {
-  std::vector<ParallelDims> result;
+inline std::vector<parallel::ParallelDims> all_pipelines(int64_t world_size) {
+  std::vector<parallel::ParallelDims> result;
   for (const int64_t pp : {2, 3, 4}) {
     if (world_size % pp != 0) continue;
     for (auto dims : all_dims(world_size / pp)) {
@@ -198,6 +198,6 @@ inline std::vector<ParallelDims> all_pipelines(int64_t world_size) {
 }
 
 /// A number of rows that each of its data-parallel ranks has as many of.
-inline int64_t rows_for(const ParallelDims& dims) { return 24 % dims.dp_size() == 0 ? 24 : 35; }
+inline int64_t rows_for(const parallel::ParallelDims& dims) { return 24 % dims.dp_size() == 0 ? 24 : 35; }
 
 }  // namespace cohort::test

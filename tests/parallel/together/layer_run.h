@@ -28,17 +28,19 @@ inline constexpr int64_t kLayerWords = 21, kLayerWidth = 6, kLayerHidden = 9, kL
 struct LayerBlockImpl : torch::nn::Module {
   LayerBlockImpl(const Group& tp, bool shares_positions)
       : norm(register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kLayerWidth})))),
-        up(register_module(
-            "up", ColumnParallelLinear(kLayerWidth, kLayerHidden,
-                                       ColumnParallelOptions{.group = tp, .sequence_parallel = shares_positions}))),
-        down(register_module(
-            "down", RowParallelLinear(kLayerHidden, kLayerWidth,
-                                      RowParallelOptions{.group = tp, .sequence_parallel = shares_positions}))) {}
+        up(register_module("up",
+                           parallel::ColumnParallelLinear(
+                               kLayerWidth, kLayerHidden,
+                               parallel::ColumnParallelOptions{.group = tp, .sequence_parallel = shares_positions}))),
+        down(register_module("down",
+                             parallel::RowParallelLinear(
+                                 kLayerHidden, kLayerWidth,
+                                 parallel::RowParallelOptions{.group = tp, .sequence_parallel = shares_positions}))) {}
   at::Tensor forward(const at::Tensor& x) { return x + down(at::gelu(up(norm(x)))); }
 
   torch::nn::LayerNorm norm;
-  ColumnParallelLinear up;
-  RowParallelLinear down;
+  parallel::ColumnParallelLinear up;
+  parallel::RowParallelLinear down;
 };
 TORCH_MODULE(LayerBlock);
 
@@ -53,15 +55,15 @@ struct LayerNetImpl : torch::nn::Module {
   explicit LayerNetImpl(const LayerNetOptions& options)
       : shares_positions(options.shares_positions),
         words(register_module(
-            "words",
-            VocabParallelEmbedding(kLayerWords, kLayerWidth,
-                                   VocabParallelOptions{.group = options.tp, .sequence_parallel = shares_positions}))),
+            "words", parallel::VocabParallelEmbedding(
+                         kLayerWords, kLayerWidth,
+                         parallel::VocabParallelOptions{.group = options.tp, .sequence_parallel = shares_positions}))),
         block(options.tp, shares_positions),
         norm(register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kLayerWidth})))),
         head(register_module(
-            "head",
-            ColumnParallelLinear(kLayerWidth, kLayerWords,
-                                 ColumnParallelOptions{.group = options.tp, .sequence_parallel = shares_positions}))) {
+            "head", parallel::ColumnParallelLinear(
+                        kLayerWidth, kLayerWords,
+                        parallel::ColumnParallelOptions{.group = options.tp, .sequence_parallel = shares_positions}))) {
     if (options.fsdp) {
       sharded_block = fully_shard(block, *options.fsdp);
       register_module("block", sharded_block);
@@ -77,11 +79,11 @@ struct LayerNetImpl : torch::nn::Module {
   std::vector<at::Tensor> norms() const { return {norm->weight, norm->bias, block->norm->weight, block->norm->bias}; }
 
   bool shares_positions;
-  VocabParallelEmbedding words;
+  parallel::VocabParallelEmbedding words;
   LayerBlock block;
   FullySharded<LayerBlockImpl> sharded_block{nullptr};
   torch::nn::LayerNorm norm;
-  ColumnParallelLinear head;
+  parallel::ColumnParallelLinear head;
 };
 TORCH_MODULE(LayerNet);
 
@@ -91,7 +93,7 @@ struct LayerRun {
   FullySharded<LayerNetImpl> model{nullptr};  ///< null: not sharded
   std::unique_ptr<torch::optim::AdamW> optimizer;
   LayerNetOptions options;
-  DataPart part;
+  parallel::DataShard part;
   Group data_group;  ///< null: all rows are this rank's
   int64_t step = 0;
 
@@ -107,10 +109,10 @@ struct LayerRun {
     const auto tokens = own.narrow(1, 0, kLayerTime), targets = own.narrow(1, 1, kLayerTime).flatten();
     optimizer->zero_grad();
     const auto logits = model ? model(tokens) : net(tokens);
-    auto loss =
-        vocab_parallel_cross_entropy(logits.flatten(0, 1), targets, {.group = options.tp, .num_classes = kLayerWords});
+    auto loss = parallel::vocab_parallel_cross_entropy(logits.flatten(0, 1), targets,
+                                                       {.group = options.tp, .num_classes = kLayerWords});
     loss.backward();
-    if (options.shares_positions) reduce_sequence_gradients(net->norms(), options.tp);
+    if (options.shares_positions) parallel::reduce_sequence_gradients(net->norms(), options.tp);
     const auto norm = nn::utils::clip_grad_norm_(optimizer->param_groups()[0].params(), 0.5);
     optimizer->step();
     loss = loss.detach().clone();
@@ -154,18 +156,19 @@ inline LayerRun layer_run(const LayerNetOptions& options, const std::optional<fs
 /// `alone`: group_of_one().
 inline LayerRun layers_alone(const Group& alone) { return layer_run({.tp = alone}); }
 
-inline LayerRun layers_together(const ParallelDims& dims, const Group& alone, const LayerRunOptions& options = {}) {
+inline LayerRun layers_together(const parallel::ParallelDims& dims, const Group& alone,
+                                const LayerRunOptions& options = {}) {
   const auto mesh = dims.build_mesh("cpu");
-  const auto tp = axis_of(mesh, "tp");
+  const auto tp = parallel::axis_of(mesh, "tp");
   std::optional<fsdp::Options> fsdp;
-  if (const auto data = data_parallel_mesh(mesh)) {
+  if (const auto data = parallel::data_parallel_mesh(mesh)) {
     fsdp.emplace(fsdp::Options{.mesh = data});
     fsdp->one_memory = options.one_memory;
   }
   auto run =
       layer_run({.tp = tp ? tp->group() : alone, .shares_positions = options.shares_positions, .fsdp = fsdp}, fsdp);
-  run.part = data_part_of(mesh);
-  if (const auto line = axis_of(mesh, "dp")) run.data_group = line->group();
+  run.part = parallel::data_shard_of(mesh);
+  if (const auto line = parallel::axis_of(mesh, "dp")) run.data_group = line->group();
   return run;
 }
 

@@ -63,8 +63,8 @@ void expect_gradients(const LayerRun& run, const LayerRun& alone, const std::str
 COHORT_WORKER(layers_train) {
   begin_layers();
   const auto one = test::group_of_one();
-  for (const ParallelDims& dims :
-       {ParallelDims{.dp_shard = 2, .tp = 2}, {.dp_replicate = 2, .tp = 2}, {.dp_shard = 4}, {.tp = 4}}) {
+  for (const parallel::ParallelDims& dims :
+       {parallel::ParallelDims{.dp_shard = 2, .tp = 2}, {.dp_replicate = 2, .tp = 2}, {.dp_shard = 4}, {.tp = 4}}) {
     for (const bool shares_positions : {false, true}) {
       for (const bool one_memory : {true, false}) {
         if (!one_memory && dims.dp_size() == 1) continue;
@@ -120,15 +120,15 @@ COHORT_WORKER(layers_accumulate) {
       // A rank's rows weigh half of all.
       const auto own = (tokens + run.part.rank + 2 * pass).narrow(0, 0, 2);
       const auto logits = run.model(own);
-      vocab_parallel_cross_entropy(logits.flatten(0, 1), own.flatten(),
-                                   {.group = run.options.tp, .num_classes = test::kLayerWords})
+      parallel::vocab_parallel_cross_entropy(logits.flatten(0, 1), own.flatten(),
+                                             {.group = run.options.tp, .num_classes = test::kLayerWords})
           .backward();
       for (int rank = 0; rank < 2; ++rank) {
         const auto theirs = tokens + rank + 2 * pass;
         (at::cross_entropy_loss(alone.net(theirs).flatten(0, 1), theirs.flatten()) / 2).backward();
       }
     }
-    reduce_sequence_gradients(run.net->norms(), run.options.tp);
+    parallel::reduce_sequence_gradients(run.net->norms(), run.options.tp);
     expect_gradients(run, alone, "two passes");
   }
 }
@@ -141,8 +141,8 @@ COHORT_WORKER(layers_specs) {
   const auto expect = [&](const fsdp::Options& options, int64_t rows, const Placements& expected,
                           const DeviceMesh::AxisNames& axes) {
     at::manual_seed(1);
-    ColumnParallelLinear layer(3, rows, ColumnParallelOptions{.group = mesh.group("tp")});
-    const auto whole = layer->whole_weight();
+    parallel::ColumnParallelLinear layer(3, rows, parallel::ColumnParallelOptions{.group = mesh.group("tp")});
+    const auto whole = layer->full_weight();
     auto model = fully_shard(layer, options);
     const auto weight = fsdp::sharded_parameters(*model).front();
     REQUIRE_EQUAL(to_string(weight.spec->placements()), to_string(expected));
@@ -152,8 +152,8 @@ COHORT_WORKER(layers_specs) {
     const auto full = fsdp::full_tensor(weight);
     REQUIRE(full.defined() == (get_rank() == 0));
     REQUIRE(!full.defined() || at::equal(full, whole));
-    REQUIRE_EQUAL(test::error_of([&] { layer->load_whole(whole, at::ones({rows})); }),
-                  "[cohort] load_whole: fully_shard has sharded the weight\n  hint: load before fully_shard, or "
+    REQUIRE_EQUAL(test::error_of([&] { layer->load_full(whole, at::ones({rows})); }),
+                  "[cohort] load_full: fully_shard has sharded the weight\n  hint: load before fully_shard, or "
                   "afterwards with set_model_state_dict() and full_state_dict, or with write() of the wrapper");
   };
   expect({.mesh = mesh["dp"]}, 8, {StridedShard(0, 2), Shard(0)}, {"dp", "tp"});
@@ -170,8 +170,8 @@ COHORT_WORKER(layers_write) {
   const auto mesh = init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
   for (const bool one_memory : {true, false}) {
     at::manual_seed(2);
-    RowParallelLinear layer(5, 3, RowParallelOptions{.group = mesh.group("tp"), .bias = false});
-    const auto whole = layer->whole_weight();
+    parallel::RowParallelLinear layer(5, 3, parallel::RowParallelOptions{.group = mesh.group("tp"), .bias = false});
+    const auto whole = layer->full_weight();
     auto model = fully_shard(layer, {.mesh = mesh["dp"], .one_memory = one_memory});
     int64_t num_calls = 0;
     model->write([&](const std::string&, const at::Tensor& full) {
@@ -190,10 +190,10 @@ TEST(TogetherLayers, OneRankWritesAllOfAPart) { run_workers("layers_write", {.wo
 COHORT_WORKER(layers_unwrapped) {
   begin_layers();
   const auto mesh = init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
-  ColumnParallelLinear layer(3, 8, ColumnParallelOptions{.group = mesh.group("tp"), .bias = false});
+  parallel::ColumnParallelLinear layer(3, 8, parallel::ColumnParallelOptions{.group = mesh.group("tp"), .bias = false});
   { const auto model = fully_shard(layer, {.mesh = mesh["dp"]}); }
   const auto state = checkpoint::get_model_state_dict(*layer);
-  REQUIRE(state["weight"].is_part() && state["weight"].spec->shape() == std::vector<int64_t>({8, 3}));
+  REQUIRE(state["weight"].is_shard() && state["weight"].spec->shape() == std::vector<int64_t>({8, 3}));
 }
 
 TEST(TogetherLayers, KnowTheirPartsWhenTheWrapperHasGone) {
@@ -203,7 +203,7 @@ TEST(TogetherLayers, KnowTheirPartsWhenTheWrapperHasGone) {
 COHORT_WORKER(layers_refusals) {
   begin_layers();
   const auto mesh = init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
-  ColumnParallelLinear layer(3, 8, ColumnParallelOptions{.group = mesh.group("tp")});
+  parallel::ColumnParallelLinear layer(3, 8, parallel::ColumnParallelOptions{.group = mesh.group("tp")});
   REQUIRE_EQUAL(
       test::error_of([&] { fully_shard(layer); }),
       c10::str(
@@ -222,7 +222,8 @@ COHORT_WORKER(layers_refusals) {
     throw std::runtime_error(text);
   }
   REQUIRE(text != "(no error)");
-  DistributedDataParallel<ColumnParallelLinearImpl> replica(layer, ddp::Options{.process_group = mesh.group("dp")});
+  DistributedDataParallel<parallel::ColumnParallelLinearImpl> replica(layer,
+                                                                      ddp::Options{.process_group = mesh.group("dp")});
   REQUIRE_EQUAL(test::error_of([&] { replica->track_gradient_norm(); }),
                 "[cohort] track_gradient_norm does not support tensor-parallel layers, whose other shards are on other "
                 "ranks. Use clip_grad_norm_ after backward.");
@@ -232,7 +233,7 @@ TEST(TogetherLayers, SayWhatDoesNotFit) { run_workers("layers_refusals", {.world
 
 // ---- states
 
-ParallelDims layer_dims(const std::string& text) {
+parallel::ParallelDims layer_dims(const std::string& text) {
   return {.dp_replicate = text.at(0) - '0', .dp_shard = text.at(2) - '0', .tp = text.at(4) - '0'};
 }
 
@@ -289,7 +290,7 @@ COHORT_WORKER(layers_resume) {
   }
 }
 
-TEST(TogetherLayerStates, ARunGoesOnSharedOutOtherwise) {
+TEST(TogetherLayerStates, ARunGoesOnShardedOtherwise) {
   for (const std::string layout : {"1x2x2", "1x1x4"}) {
     const TemporaryFolder folder;
     run_workers("layers_save", {.world_size = 4, .arguments = {folder.file("run"), layout}}).expect_success();
@@ -314,14 +315,14 @@ COHORT_WORKER(layers_from_rank0) {
   }
 }
 
-TEST(TogetherLayerStates, WholeOnesFromRankZero) {
+TEST(TogetherLayerStates, FullOnesFromRankZero) {
   run_workers("layers_from_rank0", {.world_size = 4}).expect_success();
 }
 
 COHORT_WORKER(layers_zero) {
   begin_layers();
   const auto mesh = init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
-  ColumnParallelLinear layer(3, 8, ColumnParallelOptions{.group = mesh.group("tp")});
+  parallel::ColumnParallelLinear layer(3, 8, parallel::ColumnParallelOptions{.group = mesh.group("tp")});
   auto optimizer = ZeroRedundancyOptimizer::make<torch::optim::AdamW>(
       layer->parameters(), torch::optim::AdamWOptions(0.1), {.process_group = mesh.group("dp")});
   const auto text =

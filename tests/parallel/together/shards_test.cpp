@@ -32,8 +32,8 @@ torch::nn::Linear linear() {
   return net;
 }
 
-void share_out(torch::nn::Linear& net, const DeviceMesh& mesh, const Placement& weight) {
-  distribute_parameters(*net, mesh, {{"weight", {weight}}});
+void shard_weights(torch::nn::Linear& net, const DeviceMesh& mesh, const Placement& weight) {
+  dtensor::distribute_parameters(*net, mesh, {{"weight", {weight}}});
   distribute_module(*net, mesh);
 }
 
@@ -42,7 +42,7 @@ COHORT_WORKER(together_specs) {
   const auto expect = [&](const Placement& placement, int64_t fsdp_dim, const Placements& expected,
                           const DeviceMesh::AxisNames& axes) {
     auto net = linear();
-    share_out(net, mesh["tp"], placement);
+    shard_weights(net, mesh["tp"], placement);
     auto model = fully_shard(net, {.mesh = mesh["dp"], .shard_placement_fn = [&](const at::Tensor& parameter) {
                                      return parameter.dim() == 2 ? Shard(fsdp_dim) : Shard(0);
                                    }});
@@ -69,8 +69,8 @@ TEST(TogetherShards, AreThoseOfPythonAndMakeUpTheParameter) {
 
 COHORT_WORKER(together_meshes) {
   init_process_group(test::backend_of_tests().c_str());
-  const auto text_of = [](const ParallelDims& dims) {
-    const auto mesh = data_parallel_mesh(dims.build_mesh("cpu"));
+  const auto text_of = [](const parallel::ParallelDims& dims) {
+    const auto mesh = parallel::data_parallel_mesh(dims.build_mesh("cpu"));
     return mesh ? mesh->to_string() : std::string("none");
   };
   REQUIRE_EQUAL(text_of({.tp = -1}), "none");
@@ -81,7 +81,9 @@ COHORT_WORKER(together_meshes) {
                 "DeviceMesh((dp_replicate=2, dp_shard_cp=2), 'cpu', stride=(2, 1))");
   REQUIRE_EQUAL(text_of({.dp_replicate = 2, .tp = 2}),
                 "DeviceMesh((dp_replicate=2, dp_shard_cp=1), 'cpu', stride=(2, ()))");
-  const auto part_of = [](const ParallelDims& dims) { return data_part_of(dims.build_mesh("cpu")); };
+  const auto part_of = [](const parallel::ParallelDims& dims) {
+    return parallel::data_shard_of(dims.build_mesh("cpu"));
+  };
   const auto rank = get_rank();
   const auto pairs = part_of({.dp_shard = 2, .tp = 2}), copies = part_of({.dp_replicate = 2, .dp_shard = 2});
   REQUIRE(pairs.num_replicas == 2 && pairs.rank == rank / 2);
@@ -114,7 +116,7 @@ COHORT_WORKER(together_whole_mesh) {
   const auto mesh = two_by_two();
   for (const bool one_memory : {true, false}) {
     auto net = linear();
-    distribute_parameters(*net, mesh, {{"weight", {Replicate(), Shard(0)}}});
+    dtensor::distribute_parameters(*net, mesh, {{"weight", {Replicate(), Shard(0)}}});
     distribute_module(*net, mesh);
     auto model = fully_shard(
         net, {.mesh = mesh, .dp_mesh_dims = fsdp::DataParallelMeshDims{.shard = {"dp"}}, .one_memory = one_memory});
@@ -134,7 +136,7 @@ COHORT_WORKER(together_whole_mesh) {
   }
   const auto error_with = [&](const Placements& placements, const fsdp::DataParallelMeshDims& dims) {
     auto net = linear();
-    distribute_parameters(*net, mesh, {{"weight", placements}});
+    dtensor::distribute_parameters(*net, mesh, {{"weight", placements}});
     distribute_module(*net, mesh);
     return test::error_of([&] { fully_shard(net, {.mesh = mesh, .dp_mesh_dims = dims}); });
   };
@@ -144,7 +146,7 @@ COHORT_WORKER(together_whole_mesh) {
                 "Expected Replicate() on DP replicate dim 'dp' (index 0) but got " + Placement(Shard(1)).to_string());
 }
 
-TEST(TogetherShards, OnTheWholeMesh) { run_workers("together_whole_mesh", {.world_size = 4}).expect_success(); }
+TEST(TogetherShards, OnTheFullMesh) { run_workers("together_whole_mesh", {.world_size = 4}).expect_success(); }
 
 COHORT_WORKER(together_ddp) {
   const auto mesh = two_by_two();
@@ -165,7 +167,7 @@ TEST(TogetherShards, DdpTakesNoDTensorsMessage) {
 COHORT_WORKER(together_replicate) {
   const auto mesh = two_by_two();
   auto alone = linear(), net = linear();
-  distribute_parameters(*net, mesh["tp"], {{"weight", {Shard(0)}}});
+  dtensor::distribute_parameters(*net, mesh["tp"], {{"weight", {Shard(0)}}});
   distribute_module(*net, mesh["tp"]);
   auto model = replicate(net, {.mesh = mesh["dp"]});
   const auto input = at::full({2, 6}, 1.0 + static_cast<double>(mesh.local_rank("dp")));
@@ -185,7 +187,7 @@ COHORT_WORKER(together_write) {
   const auto mesh = two_by_two();
   for (const bool one_memory : {true, false}) {
     auto net = linear();
-    share_out(net, mesh["tp"], Shard(0));
+    shard_weights(net, mesh["tp"], Shard(0));
     auto model = fully_shard(net, {.mesh = mesh["dp"], .one_memory = one_memory});
     int64_t num_calls = 0;
     model->write([&](const std::string&, const at::Tensor& full) {
@@ -201,7 +203,7 @@ COHORT_WORKER(together_write) {
   }
 }
 
-TEST(TogetherShards, OneRankWritesTheWholeParameter) {
+TEST(TogetherShards, OneRankWritesTheFullParameter) {
   run_workers("together_write", {.world_size = 4}).expect_success();
 }
 
@@ -209,7 +211,7 @@ COHORT_WORKER(together_mixed_precision) {
   const auto mesh = two_by_two();
   for (const bool one_memory : {true, false}) {
     auto net = linear();
-    share_out(net, mesh["tp"], Shard(0));
+    shard_weights(net, mesh["tp"], Shard(0));
     auto model = fully_shard(net, {.mesh = mesh["dp"],
                                    .mp_policy = {.param_dtype = at::kBFloat16, .reduce_dtype = at::kFloat},
                                    .one_memory = one_memory});
@@ -230,7 +232,7 @@ TEST(TogetherShards, ComputeInTheDtypeOfThePolicy) {
 COHORT_WORKER(together_scaler) {
   const auto mesh = two_by_two();
   auto net = linear();
-  share_out(net, mesh["tp"], Shard(0));
+  shard_weights(net, mesh["tp"], Shard(0));
   auto model = fully_shard(net, {.mesh = mesh["dp"]});
   optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(0.1));
   amp::GradScaler scaler(amp::GradScalerOptions{.device = at::kCPU});

@@ -23,7 +23,7 @@ using test::TemporaryFolder;
 constexpr int64_t kRows = 24, kStepsBefore = 3, kStepsAfter = 3;
 
 // "2x2x1": copies, shards, tp; "1x2x2x2": and pp; "1x1x1x2 ZBVZeroBubble": a schedule.
-ParallelDims dims_of(const std::string& text) {
+parallel::ParallelDims dims_of(const std::string& text) {
   return {.dp_replicate = text.at(0) - '0',
           .dp_shard = text.at(2) - '0',
           .tp = text.at(4) - '0',
@@ -119,14 +119,14 @@ void expect_to_go_on(const std::pair<int, std::string>& saved, const Layouts& ot
   }
 }
 
-TEST(TogetherStates, ARunGoesOnSharedOutOtherwise) {
+TEST(TogetherStates, ARunGoesOnShardedOtherwise) {
   const Layouts others{
       {1, {"1x1x1"}}, {2, {"1x1x2", "1x2x1"}}, {4, {"2x1x2", "4x1x1", "1x2x2", "1x4x1", "1x1x4"}}, {8, {"2x2x2"}}};
   expect_to_go_on({8, "2x2x2"}, others);
   expect_to_go_on({2, "1x1x2"}, others);
 }
 
-TEST(TogetherStates, ARunOfStagesGoesOnSharedOutOtherwise) {
+TEST(TogetherStates, ARunOfStagesGoesOnShardedOtherwise) {
   expect_to_go_on({8, "1x2x2x2"}, {{1, {"1x1x1"}}, {2, {"1x1x1x2"}}, {4, {"2x1x1x2", "1x2x2"}}});
 }
 
@@ -142,7 +142,8 @@ TEST(TogetherStates, OfTiedWeightsARunGoesOnInStages) {
 COHORT_WORKER(together_tied_stages) {
   init_process_group(test::backend_of_tests().c_str());
   const test::SmallGptOptions model{.tie_weights = true, .num_layers = 4};
-  for (const ParallelDims& dims : {ParallelDims{.pp = 2}, ParallelDims{.dp_shard = -1, .pp = 2}}) {
+  for (const parallel::ParallelDims& dims :
+       {parallel::ParallelDims{.pp = 2}, parallel::ParallelDims{.dp_shard = -1, .pp = 2}}) {
     if (dims.dp_shard == 1 && get_world_size() > 2) continue;
     auto run = test::together(dims, {.model = model, .pp_schedule = "ZBVZeroBubble"});
     auto expected = test::alone(model), other = test::alone(model);
@@ -178,7 +179,7 @@ COHORT_WORKER(together_from_rank0) {
   }
 }
 
-TEST(TogetherStates, WholeOnesFromRankZero) { run_workers("together_from_rank0", {.world_size = 4}).expect_success(); }
+TEST(TogetherStates, FullOnesFromRankZero) { run_workers("together_from_rank0", {.world_size = 4}).expect_success(); }
 
 }  // namespace
 }  // namespace cohort

@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "cohort/checkpoint/state/optimizer_state.h"
+#include "cohort/checkpoint/optimizer/optimizer_state.h"
 #include "tests/parallel/zero/training.h"
 #include "tests/support/rank_threads.h"
 
@@ -127,7 +127,7 @@ TEST_P(ZeroStateOf, GoesOnWithAnotherNumberOfRanks) {
       if (begin > 0) {
         const at::NoGradGuard no_grad;
         for (const auto& item : training.named) item.value().copy_(weights[item.key()]);
-        const auto whole = zero.whole_optimizer();
+        const auto whole = zero.full_optimizer();
         checkpoint::load_optimizer_state_dict(*whole, training.named, state);
         zero.load_state_dict(*whole);
       }
@@ -194,7 +194,7 @@ TEST(ZeroState, WhatHasNoneWhenLoadedHasNoneAfterwards) {
       ZeroRedundancyOptimizer zero(divided.groups(make), make, {.process_group = group});
       divided.step(zero, 0, 1);
       REQUIRE(!zero.optim().state().empty());
-      const auto whole = zero.whole_optimizer();
+      const auto whole = zero.full_optimizer();
       REQUIRE(whole->state().empty());
       zero.load_state_dict(*whole);
       REQUIRE(zero.optim().state().empty());
@@ -208,7 +208,7 @@ TEST(ZeroState, StatesThatDoNotFitMessage) {
     ZeroRedundancyOptimizer zero(divided.groups(test::make_sgd), test::make_sgd, {.process_group = group});
     REQUIRE_EQUAL(error_of([&] { zero.load_state_dict(*test::make_adam(divided.groups(test::make_adam))); }),
                   "[cohort] load_state_dict takes an optimizer of the wrapped kind over all parameters, such as "
-                  "state_dict() or whole_optimizer() returns");
+                  "state_dict() or full_optimizer() returns");
     REQUIRE_EQUAL(error_of([&] { zero.load_state_dict(*test::make_sgd({divided.all})); }),
                   "loaded state dict has a different number of parameter groups");
     REQUIRE_EQUAL(error_of([&] {

@@ -40,7 +40,7 @@ TEST(EpochText, LeavesOutWhatMattersLeast) {
 
 TEST(EpochText, KnowsNeitherEndNorRanks) {
   EpochFigures unknown = figures();
-  unknown.num_epochs = unknown.num_steps = 0;
+  unknown.num_epochs = unknown.num_steps = std::nullopt;
   unknown.world_size = 1;
   unknown.data_wait_share = unknown.communication_share = std::nullopt;
   unknown.memory_bytes = std::nullopt;

@@ -136,8 +136,8 @@ size_t bytes_with_pages(const Arena& arena) {
   return static_cast<size_t>(status.st_blocks) * 512;
 }
 
-// A bound that is no whole number of pages must not cut pages: the neighbour would lose its own.
-TEST(Arena, WholePagesGoBackAndNeighboursKeepTheirs) {
+// A bound that is no whole number of pages must not cut pages: the neighbor would lose its own.
+TEST(Arena, WholePagesGoBackAndNeighborsKeepTheirs) {
   constexpr size_t kPage = 4096;
   auto& arena = make_arena(1024 * kMiB);
   auto* const first = take(arena, 10000 * kPage, 1);

@@ -23,7 +23,7 @@ TEST(FreeRanges, TakesTheShortestThatFitsAndOfThoseTheFirst) {
   EXPECT_EQ(ranges.bytes(), 9u);
 }
 
-TEST(FreeRanges, JoinsNeighboursOnBothSides) {
+TEST(FreeRanges, JoinsNeighborsOnBothSides) {
   FreeRanges ranges;
   ranges.add({0, 10});
   ranges.add({20, 10});

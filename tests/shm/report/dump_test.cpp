@@ -183,7 +183,7 @@ void run_every_operation(Group& group, bool stays_away) {
   require(group.barrier());
   if (!stays_away) return;
   if (group.rank() == 1) {
-    std::this_thread::sleep_for(3s);  // longer than the other's time-out, on a busy machine, too
+    std::this_thread::sleep_for(3s);  // longer than the other's timeout, on a busy machine, too
   } else if (!group.all_reduce(data.data(), data.data(), part, {}, {.timeout = 200ms})) {
     throw std::runtime_error("all_reduce alone has succeeded");
   }

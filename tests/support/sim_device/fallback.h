@@ -10,7 +10,7 @@
 namespace cohort::sim {
 
 /// Takes the arguments from the stack and leaves the results. Throws c10::Error at once for tensors of two devices; what the CPU
-/// kernel throws shows at the next synchronisation.
+/// kernel throws shows at the next synchronization.
 void run_cpu_kernel(const c10::OperatorHandle& op, std::vector<c10::IValue>* stack);
 
 /// For every operator of ATen that has a CPU kernel. Where LibTorch has a composition of other operators for devices without a

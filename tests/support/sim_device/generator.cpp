@@ -52,7 +52,7 @@ class SimGenerator final : public c10::GeneratorImpl {
     return copy;
   }
 
-  // Neighbouring counts give unrelated seeds (SplitMix64).
+  // Neighboring counts give unrelated seeds (SplitMix64).
   uint64_t next_seed() {
     const std::lock_guard lock(mutex_);
     uint64_t bits = seed_ + ++offset_ * 0x9E3779B97F4A7C15u;

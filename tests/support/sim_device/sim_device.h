@@ -5,10 +5,10 @@
 ///
 /// Like a GPU it has memory that host code must not touch (a stray access ends in SIGSEGV); kernels that run later, in streams
 /// with a thread each; events; an allocator per stream that gives a freed block to the next one in the same stream, filled
-/// with 0xFF (NaN); pinned host memory; a generator per device; errors that show at the next synchronisation. Kernels are
+/// with 0xFF (NaN); pinned host memory; a generator per device; errors that show at the next synchronization. Kernels are
 /// LibTorch's CPU kernels, so results are those of the CPU, bit for bit.
 ///
-/// What it cannot show: speed, the numerics of a GPU, NCCL's own behaviour, graphs, memory shared between processes. It has
+/// What it cannot show: speed, the numerics of a GPU, NCCL's own behavior, graphs, memory shared between processes. It has
 /// no sparse tensors and no fused LSTM.
 #pragma once
 

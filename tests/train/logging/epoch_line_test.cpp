@@ -56,7 +56,7 @@ TEST(EpochLine, WritesLinesToALog) {
     line.print("a note");
     screen.pass(seconds(5));
     line.end(state(10, 0.25));
-    line.begin(0, 0, 0, "validation");
+    line.begin(0, std::nullopt, 0, "validation");
     screen.pass(seconds(1));
     line.end(state(1, 0.5), false);
   }
@@ -92,7 +92,7 @@ TEST(EpochLine, RewritesOneLineOnATerminal) {
     screen.pass(seconds(1));
     line.update(state(5, 0.5));
     line.end(state(10, 0.25));
-    line.begin(0, 0, 0, "validation");
+    line.begin(0, std::nullopt, 0, "validation");
     screen.pass(seconds(1));
     line.update(state(1, 0.5));
     line.end(state(1, 0.5), false);
@@ -120,7 +120,7 @@ TEST(EpochLine, StandsStillWhileItIsPaused) {
     auto options = screen.options(LineStyle::kLog);
     options.only_on_terminal = true;
     EpochLine evaluation(options);
-    evaluation.begin(EpochLine::kNoEpoch, 4, 0, "test");
+    evaluation.begin(std::nullopt, 4, 0, "test");
     evaluation.update(state(2, 0.5));
     evaluation.print("a note");
     evaluation.end({}, false);
@@ -136,7 +136,7 @@ TEST(EpochLine, AnEvaluationHasNoNumber) {
     auto options = screen.options(LineStyle::kTerminal);
     options.only_on_terminal = true;
     EpochLine line(options);
-    line.begin(EpochLine::kNoEpoch, 4, 0, "test");
+    line.begin(std::nullopt, 4, 0, "test");
     screen.pass(seconds(1));
     line.update(state(2, 0.5));
     line.pause();

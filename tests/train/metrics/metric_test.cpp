@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cohort/data/loader/distributed_sampler.h"
+#include "cohort/data/samplers/distributed_sampler.h"
 #include "cohort/train/metrics/accuracy.h"
 #include "tests/data/error_text.h"
 #include "tests/support/rank_processes.h"

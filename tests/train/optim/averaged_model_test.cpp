@@ -13,6 +13,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "cohort/parallel/norm/sync_batch_norm.h"
@@ -43,6 +44,19 @@ TEST(AveragedModel, IsTheMeanOfTheStatesItWasGiven) {
   EXPECT_TRUE(at::equal(mean(at::ones({1, 2})), at::full({1, 1}, 9.0)));
   EXPECT_EQ(mean->n_averaged().item<int64_t>(), 3);
   EXPECT_TRUE(at::equal(net->weight, at::full({1, 2}, 6.0)));
+}
+
+struct WithAverage : torch::nn::Module {
+  explicit WithAverage(const Linear& net) { average = register_module("average", AveragedModel(net)); }
+  AveragedModel<torch::nn::LinearImpl> average{nullptr};
+};
+
+TEST(AveragedModel, CanBeAMember) {
+  Linear net(2, 1);
+  WithAverage parent(net);
+  EXPECT_EQ(parent.named_parameters().keys(),
+            (std::vector<std::string>{"average.module.weight", "average.module.bias"}));
+  EXPECT_TRUE(at::equal(parent.average(at::ones({1, 2})), net(at::ones({1, 2}))));
 }
 
 TEST(AveragedModel, DrawsNoRandomNumbers) {

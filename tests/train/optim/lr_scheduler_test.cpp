@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "cohort/checkpoint/state/optimizer_state.h"
-#include "cohort/checkpoint/state/python_values.h"
-#include "cohort/checkpoint/state/scheduler_state.h"
+#include "cohort/checkpoint/optimizer/optimizer_state.h"
+#include "cohort/checkpoint/optimizer/python_values.h"
+#include "cohort/checkpoint/optimizer/scheduler_state.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/parallel/optim/fused_optimizers.h"
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"

@@ -6,7 +6,7 @@
 
 #include "cohort/checkpoint/checkpointer/checkpointer.h"
 #include "cohort/parallel/zero/zero_redundancy_optimizer.h"
-#include "cohort/train/trainer/accelerator.h"
+#include "cohort/train/strategy/accelerator.h"
 #include "cohort/train/trainer/tuner.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/support/rank_processes.h"
@@ -344,7 +344,7 @@ TEST(Tuner, KeepsTheScaleOfGradients) {
   trainer.fit(task, loader);
   checkpoint::ShardedStateDict state;
   state.insert("scaler", checkpoint::StateValue(c10::IValue()));
-  checkpoint::Checkpointer(folder.file("run")).load(1, state);
+  checkpoint::Checkpointer(folder.file("run")).load(state, 1);
   EXPECT_EQ(state["scaler"].value.toGenericDict().at("scale").toDouble(), 65536.0);
 }
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "cohort/train/trainer/trainer_options.h"
+#include "cohort/train/strategy/trainer_options.h"
 #include "tests/support/rank_threads.h"
 #include "tests/train/trainer/small_task.h"
 

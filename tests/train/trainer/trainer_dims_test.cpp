@@ -15,7 +15,7 @@
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/pipeline/split.h"
 #include "cohort/train/metrics/accuracy.h"
-#include "cohort/train/trainer/pipeline_step.h"
+#include "cohort/train/strategy/pipeline_step.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
@@ -37,9 +37,9 @@ struct DimsTask {
     at::manual_seed(11);
     model = torch::nn::Sequential(torch::nn::Linear(6, 16), torch::nn::ReLU(), torch::nn::Dropout(0.2),
                                   torch::nn::Linear(16, 3));
-    if (const auto tp = mesh ? axis_of(*mesh, "tp") : std::nullopt) {
-      distribute_parameters(*model[0], *tp, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
-      distribute_parameters(*model[3], *tp, {{"weight", {Shard(1)}}});
+    if (const auto tp = mesh ? parallel::axis_of(*mesh, "tp") : std::nullopt) {
+      dtensor::distribute_parameters(*model[0], *tp, {{"weight", {Shard(0)}}, {"bias", {Shard(0)}}});
+      dtensor::distribute_parameters(*model[3], *tp, {{"weight", {Shard(1)}}});
       distribute_module(*model, *tp);
     }
     optimizer = std::make_unique<optim::AdamW>(model->parameters(), torch::optim::AdamWOptions(0.02).eps(1e-4));
@@ -138,8 +138,8 @@ COHORT_WORKER(trainer_dims_messages) {
                 "[cohort] Trainer: dims exclude fsdp_replicas, strategy.fsdp.mesh and strategy.fsdp.process_group\n"
                 "  hint: use dims.dp_replicate and dims.dp_shard instead");
   REQUIRE_EQUAL(
-      refusal_of({.strategy = {.kind = "fsdp"}, .dims = {.pp = 2}, .checkpoint = {.memory_every = 1}}),
-      "[cohort] Trainer: checkpoint.memory_every and dims.pp exclude each other, as a rank that is lost may have "
+      refusal_of({.strategy = {.kind = "fsdp"}, .dims = {.pp = 2}, .checkpoint = {.memory_every_steps = 1}}),
+      "[cohort] Trainer: checkpoint.memory_every_steps and dims.pp exclude each other, as a rank that is lost may have "
       "been the only one with its stage\n  hint: set checkpoint.every_steps to save in files");
   barrier();  // rank 0 has the store
 }
@@ -154,14 +154,14 @@ struct StagedTask {
     at::manual_seed(11);
     torch::nn::Sequential net(torch::nn::Linear(6, 16), torch::nn::ReLU(), torch::nn::Dropout(dropout),
                               torch::nn::Linear(16, 3));
-    const auto pp = axis_of(mesh, "pp");
+    const auto pp = parallel::axis_of(mesh, "pp");
     if (!pp) {
       model = net.ptr();
       parameters = net->parameters();
       return;
     }
-    const auto part = split_sequential(net, std::vector<int>{1, 3}).at(pp->local_rank());
-    const auto dp = data_parallel_mesh(mesh);
+    const auto part = pipeline::split_sequential(net, std::vector<int>{1, 3}).at(pp->local_rank());
+    const auto dp = parallel::data_parallel_mesh(mesh);
     dp ? take(fully_shard(part.ptr(), {.mesh = dp}), *pp) : take(part, *pp);
   }
   template <class Part>

@@ -16,7 +16,7 @@
 #include "cohort/parallel/fsdp/fully_shard.h"
 #include "cohort/parallel/pipeline/split.h"
 #include "cohort/parallel/pipeline/stage_list.h"
-#include "cohort/train/trainer/pipeline_step.h"
+#include "cohort/train/strategy/pipeline_step.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/require.h"
@@ -75,7 +75,7 @@ COHORT_WORKER(trainer_positions) {
                             .callbacks = {watch}}));
   const auto net = net_of_lines(std::stod(arguments.at(3)));
   optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(0.02).eps(1e-4));
-  PositionsTask task{net, &optimizer, trainer.mesh() ? axis_of(*trainer.mesh(), "cp") : std::nullopt};
+  PositionsTask task{net, &optimizer, trainer.mesh() ? parallel::axis_of(*trainer.mesh(), "cp") : std::nullopt};
   trainer.fit(task, Loader(small_data(48), {.batch_size = 4, .shuffle = true}));
   std::cout << std::setprecision(12);
   for (const double loss : watch->losses) std::cout << loss << " ";
@@ -164,11 +164,12 @@ TEST(TrainerLines, AllDrawOtherNumbersButRanksOfATensorLine) {
 
 // A half of a model, wrapped by what is given.
 struct HalfTask {
-  HalfTask(const DeviceMesh& mesh, int num_microbatches = 2, PipelineOptions options = {}) : pp(*axis_of(mesh, "pp")) {
+  HalfTask(const DeviceMesh& mesh, int num_microbatches = 2, PipelineOptions options = {})
+      : pp(*parallel::axis_of(mesh, "pp")) {
     options.loss_fn = loss_of(class_loss);
     options_ = options;
     num_microbatches_ = num_microbatches;
-    part = split_sequential(net_of_lines(0.0), std::vector<int>{1, 3}).at(pp.local_rank());
+    part = pipeline::split_sequential(net_of_lines(0.0), std::vector<int>{1, 3}).at(pp.local_rank());
   }
   template <class Wrapped>
   HalfTask& take(const Wrapped& wrapped) {
@@ -290,19 +291,20 @@ TEST(TrainerLines, StagesThatAreWrappedBeforeTheyAreConverted) {
 // A model with batch norm, one or two stages of it, each sharded.
 struct StagesWithBuffers {
   StagesWithBuffers(const DeviceMesh& mesh, const std::string& name) {
-    const auto pp = *axis_of(mesh, "pp");
+    const auto pp = *parallel::axis_of(mesh, "pp");
     const int num_stages = name == "1F1B" ? 2 : 4;
-    const auto parts = split_sequential(net_of_lines(0.1), num_stages);
+    const auto parts = pipeline::split_sequential(net_of_lines(0.1), num_stages);
     std::vector<std::shared_ptr<torch::nn::Module>> modules;
     std::vector<PipelineStage> stages;
-    for (const int index : pipeline_stages_of_rank(name, static_cast<int>(pp.local_rank()), 2, num_stages, 2)) {
-      const auto stage = fully_shard(parts.at(index), {.mesh = data_parallel_mesh(mesh)});
+    for (const int index :
+         pipeline::pipeline_stages_of_rank(name, static_cast<int>(pp.local_rank()), 2, num_stages, 2)) {
+      const auto stage = fully_shard(parts.at(index), {.mesh = parallel::data_parallel_mesh(mesh)});
       stages.emplace_back(stage, index, num_stages, PipelineStageOptions{.group = pp.group()});
       for (const auto& parameter : stage->parameters()) parameters.push_back(parameter);
       for (const auto& entry : parts.at(index)->named_buffers()) buffers.emplace_back(entry.key(), entry.value());
       modules.push_back(stage.ptr());
     }
-    model = modules.size() == 1 ? modules.front() : StageList(modules).ptr();
+    model = modules.size() == 1 ? modules.front() : pipeline::StageList(modules).ptr();
     schedule = std::make_unique<PipelineSchedule>(name, stages, 2, PipelineOptions{.loss_fn = loss_of(class_loss)});
     pipeline = schedule.get();
   }
@@ -355,7 +357,7 @@ COHORT_WORKER(trainer_stages_last_batch) {
                       bool dynamic = false) {
     options.strategy.kind = "fsdp";
     options.dims.pp = 2;
-    if (options.max_steps == 0) options.max_epochs = 2;
+    if (!options.max_steps) options.max_epochs = 2;
     Trainer trainer(of_ranks(std::move(options)));
     HalfTask task(*trainer.mesh(), num_microbatches, {.dynamic_shapes = dynamic});
     task.take(task.part);

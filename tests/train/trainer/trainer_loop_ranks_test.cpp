@@ -122,7 +122,7 @@ COHORT_WORKER(trainer_keeps_one_buffer) {
   NoteTask task;
   auto buffers = std::make_shared<Buffers>(task.model->note);
   Trainer trainer(of_ranks(
-      {.strategy = {.kind = "ddp"}, .max_epochs = 1, .checkpoint = {.memory_every = 2}, .callbacks = {buffers}}));
+      {.strategy = {.kind = "ddp"}, .max_epochs = 1, .checkpoint = {.memory_every_steps = 2}, .callbacks = {buffers}}));
   trainer.fit(task, Loader(small_data(40), {.batch_size = 4}));
   const int64_t own = get_rank();
   REQUIRE(buffers->seen == (std::vector<int64_t>{0, own, 0, own, 0}));

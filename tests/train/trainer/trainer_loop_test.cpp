@@ -4,7 +4,7 @@
 
 #include "cohort/checkpoint/checkpointer/checkpointer.h"
 #include "cohort/data/datasets/subset.h"
-#include "cohort/data/loader/distributed_sampler.h"
+#include "cohort/data/samplers/distributed_sampler.h"
 #include "cohort/parallel/optim/clip_grad.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/train/trainer/number_stream.h"
@@ -151,7 +151,7 @@ TEST(TrainerLoop, KeepsTheBestThatIsSavedTwice) {
   trainer.fit(task, Loader(small_data(20), {.batch_size = 4}), Loader(small_data(8), {.batch_size = 4}));
   checkpoint::Checkpointer checkpoints(folder.file("run"), {.keep_last = 1, .keep_best = 1});
   checkpoint::ShardedStateDict state;
-  EXPECT_EQ(checkpoints.load(5, state).info.metric, 1.0);
+  EXPECT_EQ(checkpoints.load(state, 5).info.metric, 1.0);
   EXPECT_EQ(checkpoints.latest()->step, 15);
 }
 

@@ -9,7 +9,7 @@
 
 #include "cohort/base/file/file.h"
 #include "cohort/comm/collectives/collectives.h"
-#include "cohort/data/loader/distributed_sampler.h"
+#include "cohort/data/samplers/distributed_sampler.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/support/rank_processes.h"
@@ -70,7 +70,7 @@ COHORT_WORKER(trainer_equals_ddp_by_hand) {
     }
   }
   REQUIRE(watch->losses == losses);
-  trainer.strategy().synchronise_buffers();
+  trainer.strategy().synchronize_buffers();
   for (size_t i = 0; i < task.model->parameters().size(); ++i) {
     REQUIRE(at::equal(task.model->parameters()[i], by_hand.model->parameters()[i]));
   }
@@ -79,7 +79,7 @@ COHORT_WORKER(trainer_equals_ddp_by_hand) {
 TEST(TrainerRanks, EqualsALoopByHandWithDdp) { run_workers("trainer_equals_ddp_by_hand").expect_success(); }
 
 COHORT_WORKER(trainer_refuses_before_there_is_a_group) {
-  [&]() noexcept { const Trainer trainer({.max_epochs = -1}); }();
+  [&]() noexcept { const Trainer trainer({.max_epochs = 0}); }();
 }
 
 TEST(TrainerRanks, WhatItRefusesBeforeThereIsAGroupReachesTheLauncher) {
@@ -89,8 +89,8 @@ TEST(TrainerRanks, WhatItRefusesBeforeThereIsAGroupReachesTheLauncher) {
                                    {.world_size = 1, .environment = {{"TORCHELASTIC_ERROR_FILE", file}}});
   EXPECT_EQ(results[0].exit_code, -SIGABRT);
   EXPECT_THAT(base::read_file(file).value(),
-              testing::HasSubstr("{\"message\": {\"message\": \"c10::ValueError: [cohort] Trainer: max_epochs is not "
-                                 "negative, but got -1\\n  hint: use 0 for none\""));
+              testing::HasSubstr("{\"message\": {\"message\": \"c10::ValueError: [cohort] Trainer: max_epochs is at "
+                                 "least 1, but got 0\\n  hint: leave it out, or set it to std::nullopt\""));
 }
 
 COHORT_WORKER(trainer_fsdp_equals_ddp) {
@@ -146,7 +146,7 @@ COHORT_WORKER(trainer_resumes) {
     if (cut != 0) options.checkpoint = {.folder = folder};
     Trainer trainer(of_ranks(options));
     trainer.fit(task, loader, Loader(small_data(9), {.batch_size = 4}));
-    trainer.strategy().synchronise_buffers();
+    trainer.strategy().synchronize_buffers();
     auto& losses = cut == 0 ? whole : halves;
     losses.insert(losses.end(), watch->losses.begin(), watch->losses.end());
     ends[cut == 0 ? 0 : 1] = digest(trainer.strategy());
@@ -223,13 +223,13 @@ COHORT_WORKER(trainer_refuses) {
   REQUIRE(text_of({.strategy = {.devices = 4}}) ==
           "[cohort] Trainer: devices = 4 asks for as many processes on each host, but this one has 2\n  hint: start it "
           "with cohort run "
-          "--standalone --nproc-per-node 4 PROGRAM, or with cohort::spawn; with devices = 0 the Trainer takes what the "
+          "--standalone --nproc-per-node 4 PROGRAM, or with cohort::spawn; without devices the Trainer takes what the "
           "launcher gives");
   REQUIRE(text_of({.strategy = {.num_nodes = 2}}) ==
           "[cohort] Trainer: num_nodes = 2 with 2 processes on each host makes 4 processes, but the job has 2\n  hint: "
           "start "
-          "it on each host with cohort run --nnodes 2 --nproc-per-node 2 --rdzv-endpoint HOST:PORT PROGRAM; with "
-          "num_nodes = 0 the Trainer takes what the launcher gives");
+          "it on each host with cohort run --nnodes 2 --nproc-per-node 2 --rdzv-endpoint HOST:PORT PROGRAM; "
+          "without num_nodes the Trainer takes what the launcher gives");
   REQUIRE(text_of({.strategy = {.kind = "fsdp"}, .fsdp_replicas = 3}) ==
           "[cohort] Trainer: fsdp_replicas = 3: all replicas have the same number of ranks, but the job has 2\n  hint: "
           "use a number that divides 2");

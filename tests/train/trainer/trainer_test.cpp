@@ -8,7 +8,7 @@
 
 #include "cohort/checkpoint/checkpointer/checkpointer.h"
 #include "cohort/parallel/optim/clip_grad.h"
-#include "cohort/train/trainer/seed_everything.h"
+#include "cohort/train/run/seed_everything.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/support/rounding.h"
 #include "tests/train/trainer/small_task.h"
@@ -127,9 +127,9 @@ TEST(Trainer, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
 TEST(Trainer, SavesEverySoManySteps) {
   const cohort::test::TemporaryFolder folder;
   SmallTask task;
-  Trainer trainer(
-      quiet({.max_epochs = 4,
-             .checkpoint = {.folder = folder.file("run"), .every_steps = 3, .every_epochs = 0, .keep_last = 2}}));
+  Trainer trainer(quiet(
+      {.max_epochs = 4,
+       .checkpoint = {.folder = folder.file("run"), .every_steps = 3, .every_epochs = std::nullopt, .keep_last = 2}}));
   trainer.fit(task, Loader(small_data(20), {.batch_size = 4}));
   checkpoint::Checkpointer checkpoints(folder.file("run"), {.keep_last = 2});
   EXPECT_EQ(checkpoints.latest()->step, 20);
@@ -157,8 +157,8 @@ TEST(Trainer, KeepsTheBestAndTheLast) {
   checkpoint::Checkpointer checkpoints(folder.file("run"), {.keep_last = 1, .keep_best = 1});
   EXPECT_EQ(checkpoints.latest()->step, 30);
   auto state = checkpoint::ShardedStateDict();
-  EXPECT_NO_THROW(checkpoints.load(losses->best_step, state));
-  EXPECT_EQ(checkpoints.load(losses->best_step, state).info.metric, losses->best);
+  EXPECT_NO_THROW(checkpoints.load(state, losses->best_step));
+  EXPECT_EQ(checkpoints.load(state, losses->best_step).info.metric, losses->best);
 }
 
 TEST(Trainer, ValidatesAtPartsOfAnEpoch) {
@@ -262,8 +262,8 @@ TEST(Trainer, SaysWhatIsWrongWithOptions) {
   EXPECT_EQ(text_of({.precision = "bf16-mixd"}),
             "[cohort] Trainer: there is no precision \"bf16-mixd\" (did you mean \"bf16-mixed\"?)\n  hint: use \"32\", "
             "\"bf16-mixed\", \"16-mixed\" or \"bf16\"");
-  EXPECT_EQ(text_of({.max_epochs = -1}),
-            "[cohort] Trainer: max_epochs is not negative, but got -1\n  hint: use 0 for none");
+  EXPECT_EQ(text_of({.max_epochs = 0}),
+            "[cohort] Trainer: max_epochs is at least 1, but got 0\n  hint: leave it out, or set it to std::nullopt");
   EXPECT_EQ(text_of({.gradient_accumulation_steps = 0}),
             "[cohort] Trainer: gradient_accumulation_steps is at least 1, but got 0");
   EXPECT_EQ(text_of({.gradient_clip_norm = 1, .gradient_clip_value = 1}),
@@ -272,8 +272,17 @@ TEST(Trainer, SaysWhatIsWrongWithOptions) {
   EXPECT_EQ(
       text_of({.limit_val_batches = 1.5}),
       "[cohort] Trainer: limit_val_batches is a fraction from 0.0 to 1.0 or a whole number of batches, but got 1.5");
-  EXPECT_EQ(text_of({.checkpoint = {.memory_every = -1}}),
-            "[cohort] Trainer: checkpoint.memory_every is not negative, but got -1\n  hint: use 0 for none");
+  EXPECT_EQ(
+      text_of({.checkpoint = {.memory_every_steps = -1}}),
+      "[cohort] Trainer: checkpoint.memory_every_steps is at least 1, but got -1\n  hint: leave it out, or set it to "
+      "std::nullopt");
+  EXPECT_EQ(text_of({.checkpoint = {.every = std::chrono::milliseconds(0)}}),
+            "[cohort] Trainer: checkpoint.every is at least 1, but got 0\n  hint: leave it out, or set it to "
+            "std::nullopt");
+  EXPECT_EQ(text_of({.fast_dev_run = -1}),
+            "[cohort] Trainer: fast_dev_run is not negative, but got -1\n  hint: use 0 for none");
+  EXPECT_EQ(text_of({.strategy = {.devices = 0}}),
+            "[cohort] Trainer: strategy.devices is at least 1, but got 0\n  hint: leave it out for all there are");
   EXPECT_EQ(text_of({.fsdp_replicas = 2}),
             "[cohort] Trainer: fsdp_replicas = 2 is for strategy \"fsdp\", but this is \"single\"");
 }

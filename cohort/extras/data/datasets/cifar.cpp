@@ -28,7 +28,7 @@ struct CifarFile {
 
 // The files of a dataset, and their content.
 struct CifarFiles {
-  const char* set;  // name in the catalogue
+  const char* set;  // name in the catalog
   const char* binary_folder;
   const char* pickled_folder;
   std::vector<CifarFile> batches;

@@ -1,4 +1,4 @@
-/// CIFAR10 and CIFAR100: small colour images and their classes, as torchvision.datasets (cifar.py):
+/// CIFAR10 and CIFAR100: small color images and their classes, as torchvision.datasets (cifar.py):
 ///
 ///     CIFAR10 train("data", {.train = true, .download = true});
 ///     DataLoader loader(train, {.batch_size = 128, .shuffle = true});

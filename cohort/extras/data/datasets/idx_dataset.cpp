@@ -38,7 +38,7 @@ MnistPaths mnist_paths(const std::string& root, const std::string& name, bool tr
   return {find_idx(stem + "-images-idx3-ubyte"), find_idx(stem + "-labels-idx1-ubyte")};
 }
 
-// `set`: its name in the catalogue of downloads.
+// `set`: its name in the catalog of downloads.
 MnistPaths find_mnist(const std::string& root, const std::string& name, const std::string& set,
                       const MNISTOptions& options) {
   std::error_code error;

@@ -5,7 +5,9 @@
 ///     const DataLoader loader(dataset, {.batch_size = 64, .shuffle = true, .num_workers = 4});
 ///     for (auto& [images, labels] : loader) ...       // float32 [64, 3, 224, 224], int64 [64]
 ///
-///     imagenet/train/cat/1.jpg, imagenet/train/cat/more/2.png, imagenet/train/dog/3.jpeg   ->   cat is 0, dog is 1
+/// ```text
+/// imagenet/train/cat/1.jpg, imagenet/train/cat/more/2.png, imagenet/train/dog/3.jpeg   ->   cat is 0, dog is 1
+/// ```
 ///
 /// The constructor lists the folder once. If files disappear, shrink or are damaged later, get() throws errors that name them;
 /// DataLoaderOptions::skip_unreadable leaves them out.
@@ -18,6 +20,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +34,7 @@ struct ImageFolderOptions {
   ImageReadMode mode = ImageReadMode::kRgb;
   /// Decodes JPEGs to a smaller size, as DecodeImageOptions::decode_size: takes a fraction of the time, with slightly different
   /// pixels.
-  int64_t decode_size = 0;
+  std::optional<int64_t> decode_size = {};
   bool apply_exif_orientation = false;
   int64_t max_pixels = 178'956'970;
   /// Whether classes may have no files.

@@ -26,13 +26,13 @@ constexpr mode_t kImageFileMode = 0666;
 
 at::Tensor decode_bytes(std::string name, std::string_view bytes, ImageReadMode mode,
                         const DecodeImageOptions& options) {
-  TORCH_CHECK_VALUE(options.decode_size >= 0 && options.decode_size <= UINT32_MAX && options.max_pixels >= 0,
-                    "[cohort] decode_size must be 0 to 2^32 - 1 and max_pixels at least 0, but they are ",
-                    options.decode_size, " and ", options.max_pixels);
+  const int64_t size = options.decode_size.value_or(1);
+  TORCH_CHECK_VALUE(size >= 1 && size <= UINT32_MAX, "[cohort] decode_size must be 1 to 2^32 - 1, but is ", size);
+  TORCH_CHECK_VALUE(options.max_pixels >= 0, "[cohort] max_pixels must be at least 0, but is ", options.max_pixels);
   const auto file = files::InputFile::view(std::move(name), bytes);
   files::ImageOptions file_options;
   file_options.mode = static_cast<files::ImageMode>(mode);
-  file_options.min_side = static_cast<uint32_t>(options.decode_size);
+  file_options.min_side = static_cast<uint32_t>(options.decode_size.value_or(0));
   file_options.apply_exif_orientation = options.apply_exif_orientation;
   file_options.max_pixels = static_cast<uint64_t>(options.max_pixels);
   auto reader = comm::or_throw(files::ImageReader::open(file, file_options));

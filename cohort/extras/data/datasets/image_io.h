@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cohort/export.h"
@@ -27,8 +28,8 @@ struct DecodeImageOptions {
   /// Rotates and flips the image as its EXIF data say.
   bool apply_exif_orientation = false;
   /// For JPEG: decodes to the smallest of 1/1, 1/2, 1/4 and 1/8 of the size whose shorter side still has this many pixels. Takes
-  /// a fraction of the time. 0 means full size. Not in torchvision; PIL's Image.draft().
-  int64_t decode_size = 0;
+  /// a fraction of the time. If absent, full size. Not in torchvision; PIL's Image.draft().
+  std::optional<int64_t> decode_size = {};
   /// Larger images are errors, before memory is allocated. The default is PIL's.
   int64_t max_pixels = 178'956'970;
 };

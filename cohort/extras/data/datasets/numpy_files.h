@@ -17,8 +17,8 @@ namespace cohort::data {
 /// Throws c10::Error with the file, the byte and what was expected there.
 COHORT_API at::Tensor load_npy(const std::string& path);
 
-/// Writes any strided tensor, on any device. The file appears complete or not at all, readable by its owner. Throws
-/// c10::ValueError for a type that NumPy lacks, such as bfloat16, and c10::Error if writing fails.
+/// Writes any strided tensor, on any device. The arguments have the order of np.save. The file appears complete or not at all,
+/// readable by its owner. Throws c10::ValueError for a type that NumPy lacks, such as bfloat16, and c10::Error if writing fails.
 COHORT_API void save_npy(const std::string& path, const at::Tensor& tensor);
 
 /// Returns all arrays of an archive of np.savez or np.savez_compressed by their names. Throws c10::Error like load_npy.

@@ -29,7 +29,7 @@ at::Tensor blend(const at::Tensor& image, const at::Tensor& other, double factor
       .to(image.scalar_type());
 }
 
-at::Tensor grey_of(const at::Tensor& image) {
+at::Tensor gray_of(const at::Tensor& image) {
   const at::Tensor pixels = image.to(working_type(image));
   return (pixels[0] * 0.2989 + pixels[1] * 0.587 + pixels[2] * 0.114).to(image.scalar_type()).unsqueeze(0);
 }
@@ -66,9 +66,9 @@ Pixel turn_hue(Pixel pixel, float turn) {
   const auto [red, green, blue] = pixel;
   const float most = std::max({red, green, blue});
   const float range = most - std::min({red, green, blue});
-  const bool is_grey = range == 0;
-  const float saturation = is_grey ? 0.0F : range / most;
-  const float divisor = is_grey ? 1.0F : range;
+  const bool is_gray = range == 0;
+  const float saturation = is_gray ? 0.0F : range / most;
+  const float divisor = is_gray ? 1.0F : range;
   const float r = (most - red) / divisor;
   const float g = (most - green) / divisor;
   const float b = (most - blue) / divisor;
@@ -125,12 +125,12 @@ at::Tensor adjust_brightness(const at::Tensor& image, double factor) {
 }
 
 at::Tensor adjust_contrast(const at::Tensor& image, double factor) {
-  const at::Tensor grey = image.size(0) == 3 ? grey_of(image) : image;
-  return blend(image, grey.to(working_type(image)).mean(), factor);
+  const at::Tensor gray = image.size(0) == 3 ? gray_of(image) : image;
+  return blend(image, gray.to(working_type(image)).mean(), factor);
 }
 
 at::Tensor adjust_saturation(const at::Tensor& image, double factor) {
-  return image.size(0) == 1 ? image : blend(image, grey_of(image), factor);
+  return image.size(0) == 1 ? image : blend(image, gray_of(image), factor);
 }
 
 at::Tensor adjust_sharpness(const at::Tensor& image, double factor) {

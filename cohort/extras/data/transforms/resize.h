@@ -30,7 +30,7 @@ struct ResizeOptions {
   InterpolationMode interpolation = InterpolationMode::kBilinear;
   /// Only with one number as size: the longer side becomes at most this long, and the shorter one is scaled with it.
   std::optional<int64_t> max_size = {};
-  /// If false, each pixel is computed from its nearest neighbours only, even if the image becomes much smaller.
+  /// If false, each pixel is computed from its nearest neighbors only, even if the image becomes much smaller.
   bool antialias = true;
 };
 

@@ -1,4 +1,4 @@
-/// The format of images in memory: bytes, one per pixel and channel; 1 channel is grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha.
+/// The format of images in memory: bytes, one per pixel and channel; 1 channel is gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 namespace cohort::files {
 
 /// The channels to which a file's pixels are converted, with the names of torchvision.io.ImageReadMode. Drops alpha that the mode
-/// does not have; sets alpha that the file does not have to 255. Colours become grey as in PIL's convert("L"), or the luma of a
+/// does not have; sets alpha that the file does not have to 255. Colors become gray as in PIL's convert("L"), or the luma of a
 /// JPEG.
 enum class ImageMode {
   /// The channels of the file. A palette becomes RGB, or RGB and alpha; CMYK becomes RGB.

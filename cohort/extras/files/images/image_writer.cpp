@@ -98,7 +98,7 @@ void JpegWriter::take_rest(j_compress_ptr jpeg) {
 }
 
 void JpegWriter::write(const ImageView& image, const JpegOptions& options) {
-  const bool is_grey = image.shape.channels == 1;
+  const bool is_gray = image.shape.channels == 1;
   jpeg_create_compress(&jpeg);
   destination.init_destination = give_room;
   destination.empty_output_buffer = take_full_buffer;
@@ -107,10 +107,10 @@ void JpegWriter::write(const ImageView& image, const JpegOptions& options) {
   jpeg.image_width = image.shape.width;
   jpeg.image_height = image.shape.height;
   jpeg.input_components = static_cast<int>(image.shape.channels);
-  jpeg.in_color_space = is_grey ? JCS_GRAYSCALE : JCS_RGB;
+  jpeg.in_color_space = is_gray ? JCS_GRAYSCALE : JCS_RGB;
   jpeg_set_defaults(&jpeg);
   jpeg_set_quality(&jpeg, options.quality, TRUE);
-  if (!is_grey) {
+  if (!is_gray) {
     jpeg.comp_info[0].h_samp_factor = options.subsampling == JpegSubsampling::k444 ? 1 : 2;
     jpeg.comp_info[0].v_samp_factor = options.subsampling == JpegSubsampling::k420 ? 2 : 1;
   }

@@ -8,7 +8,7 @@
 
 namespace cohort::files {
 
-/// How many pixels share one value of colour.
+/// How many pixels share one value of color.
 enum class JpegSubsampling { k444, k422, k420 };
 
 struct JpegOptions {

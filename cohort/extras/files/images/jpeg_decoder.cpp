@@ -140,9 +140,9 @@ base::Result<void> JpegDecoder::check_size() const {
 }
 
 void JpegDecoder::choose_output() {
-  const bool is_grey = jpeg_.num_components == 1;
+  const bool is_gray = jpeg_.num_components == 1;
   const bool is_cmyk = jpeg_.num_components == 4;
-  decoded_.channels = channels_of(options_.mode, is_grey ? 1 : 3);
+  decoded_.channels = channels_of(options_.mode, is_gray ? 1 : 3);
   jpeg_.mem->max_memory_to_use = static_cast<long>(
       kJpegMemory + kJpegMemoryPerPixel * (uint64_t{jpeg_.image_width} + 64) * (uint64_t{jpeg_.image_height} + 64));
   jpeg_.scale_denom = 8;
@@ -154,7 +154,7 @@ void JpegDecoder::choose_output() {
   while (options_.min_side > 0 && jpeg_.scale_num > 1 && fits(jpeg_.scale_num / 2)) jpeg_.scale_num /= 2;
   if (is_cmyk) {
     jpeg_.out_color_space = JCS_CMYK;
-  } else if (is_grey || decoded_.channels <= 2) {
+  } else if (is_gray || decoded_.channels <= 2) {
     jpeg_.out_color_space = JCS_GRAYSCALE;
   } else {
     jpeg_.out_color_space = JCS_RGB;

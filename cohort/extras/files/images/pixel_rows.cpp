@@ -65,15 +65,15 @@ void convert_row(const uint8_t* from, uint32_t from_channels, uint8_t* to, uint3
     std::memcpy(to, from, width * to_channels);
     return;
   }
-  const bool from_colour = from_channels >= 3;
-  const bool to_colour = to_channels >= 3;
+  const bool from_color = from_channels >= 3;
+  const bool to_color = to_channels >= 3;
   const bool from_alpha = from_channels % 2 == 0;
   const bool to_alpha = to_channels % 2 == 0;
   for (size_t x = 0; x < width; ++x, from += from_channels, to += to_channels) {
-    if (to_colour) {
-      for (size_t c = 0; c < 3; ++c) to[c] = from_colour ? from[c] : from[0];
+    if (to_color) {
+      for (size_t c = 0; c < 3; ++c) to[c] = from_color ? from[c] : from[0];
     } else {
-      to[0] = from_colour ? luma(from) : from[0];
+      to[0] = from_color ? luma(from) : from[0];
     }
     if (to_alpha) to[to_channels - 1] = from_alpha ? from[from_channels - 1] : 255;
   }
@@ -127,7 +127,7 @@ void RowSink::put(size_t y, const uint8_t* row, size_t stride) {
     }
     return;
   }
-  // The distances between neighbouring pixels, and between channels.
+  // The distances between neighboring pixels, and between channels.
   const ptrdiff_t pixel_size = layout_ == ImageLayout::kPlanes ? 1 : static_cast<ptrdiff_t>(channels);
   const size_t channel_size = layout_ == ImageLayout::kPlanes ? plane : 1;
   uint8_t* to = pixels_ + begin * pixel_size;

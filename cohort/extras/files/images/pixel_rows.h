@@ -8,7 +8,7 @@
 
 namespace cohort::files::detail {
 
-/// Converts between numbers of channels, 1 to 4 each (image_format.h); the rows must not overlap. Colours become grey as in PIL's
+/// Converts between numbers of channels, 1 to 4 each (image_format.h); the rows must not overlap. Colors become gray as in PIL's
 /// convert("L").
 void convert_row(const uint8_t* from, uint32_t from_channels, uint8_t* to, uint32_t to_channels, size_t width);
 

@@ -129,7 +129,7 @@ base::Result<void> PngDecoder::check_size() const {
                         fmt::format("{} before the end of the file", file_.size() - offset_));
 }
 
-// Converts every kind of file to 8 bits of grey or RGB, with alpha if it is wanted.
+// Converts every kind of file to 8 bits of gray or RGB, with alpha if it is wanted.
 void PngDecoder::choose_output() {
   const int color_type = png_get_color_type(png_, info_);
   const bool has_transparency = png_get_valid(png_, info_, PNG_INFO_tRNS) != 0;

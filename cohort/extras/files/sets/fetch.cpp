@@ -149,7 +149,7 @@ base::Error cannot_fetch(const OfficialSet& set, const std::string& root, base::
       .with_hint(fmt::format(
           "without a network here, run this elsewhere and copy the folder: cohort-data fetch {0} --root DIR\n"
           "  hint: for a small synthetic dataset in the same format, run: cohort-data make {1} --root {2}",
-          set.name, set.stand_in, root));
+          set.name, set.synthetic_dataset, root));
 }
 
 base::Result<int> fetch_files(const OfficialSet& set, const std::string& root, const FetchOptions& options) {
@@ -171,7 +171,9 @@ base::Result<int> fetch_files(const OfficialSet& set, const std::string& root, c
 base::Result<int> fetch(const OfficialSet& set, const std::string& root, const FetchOptions& options) {
   for (const SetFile& file : set.files) {
     const std::string folder = folder_of_set(root + "/" + file.target);
-    if (!is_at(folder + "/" + kStandInNote)) continue;
+    const bool is_synthetic =
+        is_at(folder + "/" + kSyntheticNote) || is_at(folder + "/STAND-IN.txt");  // the name before
+    if (!is_synthetic) continue;
     return base::Error(fmt::format("\"{}\" holds a synthetic dataset of cohort-data make, not {}", folder, set.name))
         .with_hint("remove that folder, or choose another one for the published dataset");
   }
@@ -187,7 +189,7 @@ base::Result<int> fetch(const std::string& name, const std::string& root, const 
   if (const OfficialSet* const set = find_official_set(name)) return fetch(*set, root, options);
   std::vector<std::string> names;
   for (const OfficialSet& set : official_sets()) names.push_back(set.name);
-  return base::Error(fmt::format("there is no dataset \"{}\" in the catalogue{}; it has {}", name,
+  return base::Error(fmt::format("there is no dataset \"{}\" in the catalog{}; it has {}", name,
                                  base::did_you_mean(name, names), base::join(names, ", ")));
 }
 

@@ -15,7 +15,7 @@
 namespace cohort::files {
 
 struct FetchOptions {
-  /// "http://host:port": replaces the hosts of the catalogue, with the same paths.
+  /// "http://host:port": replaces the hosts of the catalog, with the same paths.
   std::string mirror;
   std::chrono::seconds connect_timeout{30};
   std::chrono::seconds stall_timeout{60};
@@ -29,7 +29,7 @@ struct FetchOptions {
 /// could not be reached or what is wrong, and what to do without a network.
 base::Result<int> fetch(const OfficialSet& set, const std::string& root, const FetchOptions& options = {});
 
-/// Fails for names that are not in the catalogue, and lists those that are.
+/// Fails for names that are not in the catalog, and lists those that are.
 base::Result<int> fetch(const std::string& name, const std::string& root, const FetchOptions& options = {});
 
 }  // namespace cohort::files

@@ -1,4 +1,4 @@
-/// The catalogue: popular datasets, their addresses, and digests to check downloads.
+/// The catalog: popular datasets, their addresses, and digests to check downloads.
 ///
 /// Addresses and MD5 digests are from the datasets' own pages; torchvision uses the same (torchvision/datasets/cifar.py and
 /// mnist.py).
@@ -30,13 +30,13 @@ struct OfficialSet {
   /// One line for users.
   std::string summary;
   /// The name of its synthetic dataset in `cohort-data make`.
-  std::string stand_in;
+  std::string synthetic_dataset;
   std::vector<SetFile> files;
 };
 
 const std::vector<OfficialSet>& official_sets();
 /// Lies in the folder of every synthetic dataset, so that nobody takes it for the published one.
-inline constexpr const char* kStandInNote = "STAND-IN.txt";
+inline constexpr const char* kSyntheticNote = "SYNTHETIC.txt";
 
 /// Returns null for an unknown name.
 const OfficialSet* find_official_set(const std::string& name);

@@ -23,7 +23,7 @@ struct Histogram {
 const std::vector<double>& default_bin_edges();
 
 /// Makes torch.utils.tensorboard's histogram of these numbers, with at most about `max_bins` bins (at least 1), joining
-/// neighbours. Numbers outside the edges, and NaN, count only in `count` and the sums. Fails if no number is inside.
+/// neighbors. Numbers outside the edges, and NaN, count only in `count` and the sums. Fails if no number is inside.
 base::Result<Histogram> make_histogram(std::span<const double> values, std::span<const double> edges,
                                        std::optional<int64_t> max_bins = {});
 

@@ -14,11 +14,11 @@
 namespace cohort::report {
 namespace {
 
-constexpr Colour kBlack{40, 40, 40}, kGridColour{225, 225, 225}, kFrameColour{150, 150, 150};
-// Colours that people with red-green colour blindness can distinguish (Okabe and Ito).
-constexpr Colour kCurveColours[] = {{0, 114, 178}, {213, 94, 0},   {0, 158, 115},  {204, 121, 167},
-                                    {230, 159, 0}, {86, 180, 233}, {128, 128, 128}};
-constexpr size_t kNumColours = std::size(kCurveColours);
+constexpr Color kBlack{40, 40, 40}, kGridColor{225, 225, 225}, kFrameColor{150, 150, 150};
+// Colors that people with red-green color blindness can distinguish (Okabe and Ito).
+constexpr Color kCurveColors[] = {{0, 114, 178}, {213, 94, 0},   {0, 158, 115},  {204, 121, 167},
+                                  {230, 159, 0}, {86, 180, 233}, {128, 128, 128}};
+constexpr size_t kNumColors = std::size(kCurveColors);
 constexpr double kCurveWidth = 1.75, kPointWidth = 6;
 constexpr int kSmallestSide = 200, kLargestSide = 4000, kMostRows = 40000;
 
@@ -77,13 +77,13 @@ class Thinned {
   std::vector<Place> places_, column_;
 };
 
-void draw_run(Canvas& canvas, Thinned& run, Colour colour) {
+void draw_run(Canvas& canvas, Thinned& run, Color color) {
   std::vector<Place> places = run.finish();
   run = {};
   if (places.empty()) return;
   const bool is_point = places.size() == 1;
   if (is_point) places.push_back(places[0]);
-  canvas.draw_line(places, is_point ? kPointWidth : kCurveWidth, colour);
+  canvas.draw_line(places, is_point ? kPointWidth : kCurveWidth, color);
 }
 
 // Maps the numbers of a chart to places.
@@ -96,16 +96,16 @@ struct Plane {
   double down(double value) const { return frame.bottom - y.place(value) * (frame.bottom - frame.top); }
 };
 
-void draw_curve(Canvas& canvas, const PlotCurve& curve, const Plane& plane, Colour colour) {
+void draw_curve(Canvas& canvas, const PlotCurve& curve, const Plane& plane, Color color) {
   Thinned run;
   for (const auto& point : curve.points) {
     if (is_drawn(point, plane.log_y)) {
       run.add({plane.across(point.first), plane.down(point.second)});
     } else {
-      draw_run(canvas, run, colour);
+      draw_run(canvas, run, color);
     }
   }
-  draw_run(canvas, run, colour);
+  draw_run(canvas, run, color);
 }
 
 double widest_label(const Axis& axis) {
@@ -118,16 +118,16 @@ void draw_axes(Canvas& canvas, const PlotChart& chart, const Plane& plane) {
   const Frame& frame = plane.frame;
   for (const Tick& tick : plane.x.ticks()) {
     const double at = plane.across(tick.value);
-    canvas.draw_line({{at, frame.top}, {at, frame.bottom}}, 1, kGridColour);
+    canvas.draw_line({{at, frame.top}, {at, frame.bottom}}, 1, kGridColor);
     canvas.draw_text({at, frame.bottom + 12}, tick.label, {Anchor::kMiddle, kBlack});
   }
   for (const Tick& tick : plane.y.ticks()) {
     const double at = plane.down(tick.value);
-    canvas.draw_line({{frame.left, at}, {frame.right, at}}, 1, kGridColour);
+    canvas.draw_line({{frame.left, at}, {frame.right, at}}, 1, kGridColor);
     canvas.draw_text({frame.left - 6, at}, tick.label, {Anchor::kEnd, kBlack});
   }
-  canvas.draw_line({{frame.left, frame.top}, {frame.left, frame.bottom}, {frame.right, frame.bottom}}, 1, kFrameColour);
-  const TextStyle upright{.anchor = Anchor::kMiddle, .colour = kBlack, .is_upright = true};
+  canvas.draw_line({{frame.left, frame.top}, {frame.left, frame.bottom}, {frame.right, frame.bottom}}, 1, kFrameColor);
+  const TextStyle upright{.anchor = Anchor::kMiddle, .color = kBlack, .is_upright = true};
   canvas.draw_text({(frame.left + frame.right) / 2, frame.bottom + 30}, chart.x_label, {Anchor::kMiddle, kBlack});
   canvas.draw_text({14, (frame.top + frame.bottom) / 2}, chart.y_label, upright);
 }
@@ -149,7 +149,7 @@ void draw_legend(Canvas& canvas, const PlotChart& chart, const Frame& frame) {
   const double left = frame.right + kLegendMargin;
   for (size_t i = 0; i < chart.curves.size(); ++i) {
     const double at = frame.top + kLegendRow * (static_cast<double>(i) + 0.5);
-    canvas.draw_line({{left, at}, {left + kLegendSample, at}}, kCurveWidth, kCurveColours[i % kNumColours]);
+    canvas.draw_line({{left, at}, {left + kLegendSample, at}}, kCurveWidth, kCurveColors[i % kNumColors]);
     const std::string_view name = first_columns(chart.curves[i].name, kLongestLegend);
     canvas.draw_text({left + kLegendSample + kLegendMargin, at}, name, {Anchor::kStart, kBlack});
   }
@@ -158,10 +158,10 @@ void draw_legend(Canvas& canvas, const PlotChart& chart, const Frame& frame) {
 void draw_chart(Canvas& canvas, const PlotChart& chart, PlotSize size, double top) {
   const auto x_range = range_of(chart, [](const auto& point) { return point.first; });
   const auto y_range = range_of(chart, [](const auto& point) { return point.second; });
-  const double centre = size.width / 2.0;
-  canvas.draw_text({centre, top + 18}, chart.title, {Anchor::kMiddle, kBlack, /*is_title=*/true});
+  const double center = size.width / 2.0;
+  canvas.draw_text({center, top + 18}, chart.title, {Anchor::kMiddle, kBlack, /*is_title=*/true});
   if (!x_range || !y_range) {
-    canvas.draw_text({centre, top + size.height / 2.0}, "no numbers to draw", {Anchor::kMiddle, kBlack});
+    canvas.draw_text({center, top + size.height / 2.0}, "no numbers to draw", {Anchor::kMiddle, kBlack});
     return;
   }
   const double y_room = chart.y_label.empty() ? 0 : 18, x_room = chart.x_label.empty() ? 28 : 44;
@@ -177,7 +177,7 @@ void draw_chart(Canvas& canvas, const PlotChart& chart, PlotSize size, double to
   const Plane plane{x, y, frame, chart.log_y};
   draw_axes(canvas, chart, plane);
   for (size_t i = 0; i < chart.curves.size(); ++i) {
-    draw_curve(canvas, chart.curves[i], plane, kCurveColours[i % kNumColours]);
+    draw_curve(canvas, chart.curves[i], plane, kCurveColors[i % kNumColors]);
   }
   draw_legend(canvas, chart, frame);
 }

@@ -36,14 +36,14 @@ PixelCanvas::PixelCanvas(int width, int height)
       pixels_(size_t{3} * static_cast<size_t>(width) * static_cast<size_t>(height), 255),
       coverage_(static_cast<size_t>(width) * static_cast<size_t>(height), 0.0F) {}
 
-void PixelCanvas::blend(int x, int y, Colour colour, double part) {
+void PixelCanvas::blend(int x, int y, Color color, double part) {
   if (x < 0 || y < 0 || x >= width_ || y >= height_ || part <= 0.0) return;
   uint8_t* pixel = &pixels_[3 * (static_cast<size_t>(y) * static_cast<size_t>(width_) + static_cast<size_t>(x))];
-  const uint8_t wanted[] = {colour.red, colour.green, colour.blue};
+  const uint8_t wanted[] = {color.red, color.green, color.blue};
   for (int i = 0; i < 3; ++i) pixel[i] = static_cast<uint8_t>(std::lround(pixel[i] + part * (wanted[i] - pixel[i])));
 }
 
-void PixelCanvas::draw_box(Place corner, Place opposite, Colour fill) {
+void PixelCanvas::draw_box(Place corner, Place opposite, Color fill) {
   for (int y = static_cast<int>(std::floor(corner.y)); y < opposite.y; ++y) {
     for (int x = static_cast<int>(std::floor(corner.x)); x < opposite.x; ++x) {
       blend(x, y, fill, overlap(corner.x, opposite.x, x) * overlap(corner.y, opposite.y, y));
@@ -52,11 +52,11 @@ void PixelCanvas::draw_box(Place corner, Place opposite, Colour fill) {
 }
 
 // Draws all segments together, so that no pixel is drawn twice.
-void PixelCanvas::draw_line(const std::vector<Place>& places, double width, Colour colour) {
+void PixelCanvas::draw_line(const std::vector<Place>& places, double width, Color color) {
   for (size_t i = 0; i + 1 < places.size(); ++i) cover_segment(places[i], places[i + 1], width);
   for (const size_t at : touched_) {
     const auto row = at / static_cast<size_t>(width_), column = at % static_cast<size_t>(width_);
-    blend(static_cast<int>(column), static_cast<int>(row), colour, coverage_[at]);
+    blend(static_cast<int>(column), static_cast<int>(row), color, coverage_[at]);
     coverage_[at] = 0.0F;
   }
   touched_.clear();
@@ -105,7 +105,7 @@ void PixelCanvas::draw_letter(double x, double y, char letter, const TextStyle& 
       if (!letter_has_pixel(letter, column, row)) continue;
       const double left = style.is_upright ? x + row * scale : x + column * scale;
       const double top = style.is_upright ? y - (column + 1) * scale : y + row * scale;
-      draw_box({left, top}, {left + scale, top + scale}, style.colour);
+      draw_box({left, top}, {left + scale, top + scale}, style.color);
     }
   }
 }

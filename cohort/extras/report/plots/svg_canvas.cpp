@@ -8,9 +8,7 @@ namespace {
 
 constexpr double kTitlePixels = 15, kLabelPixels = 12;
 
-std::string colour_word(Colour colour) {
-  return fmt::format("#{:02x}{:02x}{:02x}", colour.red, colour.green, colour.blue);
-}
+std::string color_word(Color color) { return fmt::format("#{:02x}{:02x}{:02x}", color.red, color.green, color.blue); }
 
 // Writes at most two decimal places, as people read the files, too.
 std::string short_number(double value) {
@@ -54,13 +52,13 @@ SvgCanvas::SvgCanvas(int width, int height) {
       width, height, kLabelPixels);
 }
 
-void SvgCanvas::draw_box(Place corner, Place opposite, Colour fill) {
+void SvgCanvas::draw_box(Place corner, Place opposite, Color fill) {
   text_ += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n", short_number(corner.x),
                        short_number(corner.y), short_number(opposite.x - corner.x), short_number(opposite.y - corner.y),
-                       colour_word(fill));
+                       color_word(fill));
 }
 
-void SvgCanvas::draw_line(const std::vector<Place>& places, double width, Colour colour) {
+void SvgCanvas::draw_line(const std::vector<Place>& places, double width, Color color) {
   std::string path;
   for (const Place& place : places) {
     path += fmt::format("{}{},{}", path.empty() ? "" : " ", short_number(place.x), short_number(place.y));
@@ -68,7 +66,7 @@ void SvgCanvas::draw_line(const std::vector<Place>& places, double width, Colour
   text_ += fmt::format(
       "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\" stroke-linecap=\"round\" "
       "stroke-linejoin=\"round\"/>\n",
-      path, colour_word(colour), short_number(width));
+      path, color_word(color), short_number(width));
 }
 
 void SvgCanvas::draw_text(Place place, std::string_view text, const TextStyle& style) {
@@ -80,7 +78,7 @@ void SvgCanvas::draw_text(Place place, std::string_view text, const TextStyle& s
   if (style.is_upright) more += fmt::format(" transform=\"rotate(-90 {} {})\"", x, y);
   text_ +=
       fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"{}\" dominant-baseline=\"central\" fill=\"{}\"{}>{}</text>\n",
-                  x, y, anchors[static_cast<int>(style.anchor)], colour_word(style.colour), more, xml_text(text));
+                  x, y, anchors[static_cast<int>(style.anchor)], color_word(style.color), more, xml_text(text));
 }
 
 }  // namespace cohort::report

@@ -54,7 +54,7 @@ std::string png_plot(const std::vector<Chart>& charts, const PlotOptions& option
   return comm::or_throw_value(report::plot_png(plain_charts(charts), {options.width, options.height}), kPlot);
 }
 
-void save_plot(const std::string& path, const std::vector<Chart>& charts, const PlotOptions& options) {
+void save_plot(const std::vector<Chart>& charts, const std::string& path, const PlotOptions& options) {
   check_plot_path(path);
   const std::string picture = ends_with(path, ".svg") ? svg_plot(charts, options) : png_plot(charts, options);
   const size_t slash = path.find_last_of('/');
@@ -92,7 +92,7 @@ void PlotLogger::flush() {
                     " charts; a picture has room for no more");
     drawn.resize(most);
   }
-  save_plot(path_, drawn, options_);
+  save_plot(drawn, path_, options_);
   is_changed_ = false;
 }
 

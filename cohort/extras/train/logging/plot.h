@@ -44,7 +44,12 @@ struct PlotOptions {
 COHORT_API std::string svg_plot(const std::vector<Chart>& charts, const PlotOptions& options = {});
 COHORT_API std::string png_plot(const std::vector<Chart>& charts, const PlotOptions& options = {});
 /// Replaces the file, which only its owner may read. Throws c10::ValueError for an ending other than .svg and .png.
-COHORT_API void save_plot(const std::string& path, const std::vector<Chart>& charts, const PlotOptions& options = {});
+COHORT_API void save_plot(const std::vector<Chart>& charts, const std::string& path, const PlotOptions& options = {});
+[[deprecated("use save_plot(charts, path, options)")]] inline void save_plot(const std::string& path,
+                                                                             const std::vector<Chart>& charts,
+                                                                             const PlotOptions& options = {}) {
+  save_plot(charts, path, options);
+}
 
 struct PlotLoggerOptions {
   /// A file of JsonLinesLogger with the numbers of earlier runs, where the curves begin. The constructor reads it.

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cohort/base/file/atomic_file.h"
-#include "cohort/base/file/disk_room.h"
+#include "cohort/base/file/disk_space.h"
 #include "cohort/files/tensors/dcp/dcp_folder.h"
 #include "cohort/files/tensors/dcp/tensor_bytes.h"
 #include "cohort/files/tensors/elements/plain_json.h"
@@ -166,7 +166,7 @@ Result<void> all_readable(const StoredCheckpoint& checkpoint) {
 Result<void> consolidate(const StoredCheckpoint& checkpoint, const std::string& file) {
   if (Result<void> known = all_readable(checkpoint); !known) return known;
   const std::string folder = std::filesystem::path(file).parent_path().string();
-  if (Result<void> room = base::check_room(folder, checkpoint.num_bytes(), '"' + file + '"'); !room) return room;
+  if (Result<void> fits = base::check_space(folder, checkpoint.num_bytes(), '"' + file + '"'); !fits) return fits;
   const bool is_pt = file.ends_with(".pt") || file.ends_with(".pth") || file.ends_with(".bin");
   return is_pt ? write_pt(checkpoint, file) : write_safetensors(checkpoint, file);
 }

@@ -76,7 +76,7 @@ class DcpWriter {
 
 Result<void> write_dcp_folder(const StoredCheckpoint& checkpoint, const std::string& folder) {
   if (Result<void> known = all_readable(checkpoint); !known) return known;
-  if (Result<void> room = base::check_room(folder, checkpoint.num_bytes(), '"' + folder + '"'); !room) return room;
+  if (Result<void> fits = base::check_space(folder, checkpoint.num_bytes(), '"' + folder + '"'); !fits) return fits;
   if (Result<void> made = base::make_directories(folder); !made) return made;
   std::error_code ignored;
   if (std::filesystem::exists(folder + "/.metadata", ignored)) {

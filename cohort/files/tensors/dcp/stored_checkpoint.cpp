@@ -5,7 +5,7 @@
 #include <system_error>
 #include <utility>
 
-#include "cohort/base/file/disk_room.h"
+#include "cohort/base/file/disk_space.h"
 #include "cohort/base/file/open_file.h"
 #include "cohort/base/numbers/count.h"
 #include "cohort/base/text/text.h"

@@ -67,7 +67,7 @@ class CommonRuns {
   // Returns the distance in elements between neighbors of each dimension, and one more for the complete region.
   static std::vector<int64_t> steps_of(const Region& region) {
     std::vector<int64_t> steps(region.size() + 1, 1);
-    for (size_t dim = region.size(); dim-- > 0;) steps[dim] = steps[dim + 1] * num_indices(region[dim]);
+    for (size_t dim = region.size(); dim-- > 0;) steps[dim] = steps[dim + 1] * base::num_indices(region[dim]);
     return steps;
   }
 
@@ -139,7 +139,7 @@ Region box_region(const std::vector<int64_t>& offsets, const std::vector<int64_t
 
 std::vector<int64_t> shape_of(const Region& region) {
   std::vector<int64_t> shape;
-  for (const auto& ranges : region) shape.push_back(num_indices(ranges));
+  for (const auto& ranges : region) shape.push_back(base::num_indices(ranges));
   return shape;
 }
 
@@ -225,8 +225,8 @@ Result<void> for_each_slice(const Region& region, int64_t max_elements,
   if (count <= max_elements) return visit(region);
   // There is more than one element, so some dimension has more than one index.
   size_t dim = 0;
-  while (num_indices(region[dim]) == 1) ++dim;
-  const int64_t step = std::max<int64_t>(1, max_elements / (count / num_indices(region[dim])));
+  while (base::num_indices(region[dim]) == 1) ++dim;
+  const int64_t step = std::max<int64_t>(1, max_elements / (count / base::num_indices(region[dim])));
   for (const IndexRange& range : region[dim]) {
     for (int64_t begin = range.begin; begin < range.end; begin += step) {
       Region slice = region;

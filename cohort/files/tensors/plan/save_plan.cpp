@@ -131,7 +131,7 @@ size_t least_number_of_files(const Tensors& tensors, size_t num_ranks, const Sav
   uint64_t total = 0;
   for (const auto& [key, tensor] : tensors) total += tensor.num_bytes;
   const size_t by_size = options.max_file_bytes ? base::divide_up<uint64_t>(total, options.max_file_bytes) : 1;
-  const size_t wanted = options.num_files ? options.num_files : std::min<uint64_t>(num_ranks, total / kLeastFileBytes);
+  const size_t wanted = options.num_files.value_or(std::min<uint64_t>(num_ranks, total / kLeastFileBytes));
   return std::clamp<size_t>(std::max(by_size, wanted), 1, std::max<size_t>(1, tensors.size()));
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,8 +60,8 @@ struct SavePlan {
 struct SavePlanOptions {
   /// The limit for tensors in one file. A larger tensor has its own file.
   uint64_t max_file_bytes = 5'000'000'000;
-  /// The least number of files, if there are enough tensors. 0 means one per rank, if each gets a MiB.
-  size_t num_files = 0;
+  /// The least number of files, if there are enough tensors. If absent, one per rank, if each gets a MiB.
+  std::optional<size_t> num_files = {};
   /// The prefix of `<prefix>-00001-of-00002.safetensors`.
   std::string prefix = "model";
 };

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "cohort/base/file/atomic_file.h"
-#include "cohort/base/file/disk_room.h"
+#include "cohort/base/file/disk_space.h"
 #include "cohort/base/file/open_file.h"
 #include "cohort/base/numbers/count.h"
 #include "cohort/base/text/text.h"
@@ -41,14 +41,14 @@ Result<void> sync_path(const std::string& path) {
 }
 
 // Reserves disk space before anything is written, so that too little space is known at once.
-Result<void> take_room(int fd, const PlannedFile& file, const std::string& folder) {
+Result<void> reserve_space(int fd, const PlannedFile& file, const std::string& folder) {
   base::survive_size_limit();
   const auto size = static_cast<off_t>(file.num_bytes);
   if (fallocate(fd, 0, 0, size) == 0) return {};
   if (errno == EOPNOTSUPP && ftruncate(fd, size) == 0) return {};
   const int reason = errno;
   Error error = cannot("take " + base::format_bytes(file.num_bytes) + " for \"" + file.name + "\" in", folder, reason);
-  return base::with_room_hint(std::move(error), reason, folder);
+  return base::with_space_hint(std::move(error), reason, folder);
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
@@ -149,17 +149,17 @@ Result<void> ShardFiles::create(const SavePlan& plan) {
   for (const PlannedFile& file : plan.files) num_bytes = base::add_capped<uint64_t>(num_bytes, file.num_bytes);
   const size_t count = plan.files.size();
   const std::string files = count == 1 ? '"' + plan.files.front().name + '"' : std::to_string(count) + " files";
-  if (auto room = base::check_room(folder_, num_bytes, files + " in \"" + folder_ + '"'); !room) return room;
+  if (auto fits = base::check_space(folder_, num_bytes, files + " in \"" + folder_ + '"'); !fits) return fits;
   for (const PlannedFile& file : plan.files) {
     const std::string path = folder_ + "/" + file.name + kUnfinishedSuffix;
     const base::Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!fd && (errno == EMFILE || errno == ENOSPC)) {
       const int reason = errno;
-      return base::with_room_hint(cannot("create", path, reason), reason, folder_);
+      return base::with_space_hint(cannot("create", path, reason), reason, folder_);
     }
     if (!fd) return cannot("create", path, errno).with_hint("check that the folder is writable");
     made_.push_back(path);
-    if (Result<void> room = take_room(fd.get(), file, folder_); !room) return room;
+    if (Result<void> fits = reserve_space(fd.get(), file, folder_); !fits) return fits;
     if (auto written = base::write_at(fd.get(), 0, file.prefix, path, base::Sync::kNo); !written) return written;
   }
   return {};

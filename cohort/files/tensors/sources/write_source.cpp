@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cohort/base/file/atomic_file.h"
-#include "cohort/base/file/disk_room.h"
+#include "cohort/base/file/disk_space.h"
 #include "cohort/base/numbers/count.h"
 #include "cohort/files/tensors/dcp/stored_checkpoint.h"
 #include "cohort/files/tensors/elements/plain_json.h"
@@ -27,16 +27,16 @@ base::Error cannot_write(const std::string& path, base::Error cause) {
 }
 
 // Checks the size first: a view may repeat its elements very often, at the cost of a few bytes in its file.
-base::Result<void> check_room(const TensorSource& source, const std::string& folder, const std::string& path) {
+base::Result<void> check_space(const TensorSource& source, const std::string& folder, const std::string& path) {
   uint64_t num_bytes = 0;
   for (const TensorInfo& tensor : source.tensors()) {
     num_bytes = base::add_capped<uint64_t>(num_bytes, static_cast<uint64_t>(tensor.num_bytes()));
   }
-  return base::check_room(folder, num_bytes, '"' + path + '"');
+  return base::check_space(folder, num_bytes, '"' + path + '"');
 }
 
-base::Result<void> check_room_for_file(const TensorSource& source, const std::string& path) {
-  return check_room(source, std::filesystem::path(path).parent_path().string(), path);
+base::Result<void> check_space_for_file(const TensorSource& source, const std::string& path) {
+  return check_space(source, std::filesystem::path(path).parent_path().string(), path);
 }
 
 // Drops a .pt file's description of itself, which means nothing in another file.
@@ -122,7 +122,7 @@ base::Result<void> write_folder(const TensorSource& source, const std::string& f
 }  // namespace
 
 base::Result<void> write_safetensors(const TensorSource& source, const std::string& path) {
-  if (auto room = check_room_for_file(source, path); !room) return cannot_write(path, room.error());
+  if (auto fits = check_space_for_file(source, path); !fits) return cannot_write(path, fits.error());
   auto file = base::AtomicFile::create(path);
   const auto written = file ? write_safetensors_to(source, *file) : base::Result<void>(file.error());
   if (!written) return cannot_write(path, written.error());
@@ -130,7 +130,7 @@ base::Result<void> write_safetensors(const TensorSource& source, const std::stri
 }
 
 base::Result<void> write_pt(const TensorSource& source, const std::string& path) {
-  if (auto room = check_room_for_file(source, path); !room) return cannot_write(path, room.error());
+  if (auto fits = check_space_for_file(source, path); !fits) return cannot_write(path, fits.error());
   std::vector<base::PickleEntry> entries;
   std::vector<StorageBytes> storages;
   for (size_t i = 0; i < source.tensors().size(); ++i) {
@@ -149,7 +149,7 @@ base::Result<void> write_pt(const TensorSource& source, const std::string& path)
 }
 
 base::Result<void> write_sharded_folder(const TensorSource& source, const std::string& path) {
-  if (auto room = check_room(source, path, path); !room) return cannot_write(path, room.error());
+  if (auto fits = check_space(source, path, path); !fits) return cannot_write(path, fits.error());
   const auto written = write_folder(source, path);
   if (!written) return cannot_write(path, written.error());
   return {};

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "cohort/comm/backend/plain_tensor.h"
+#include "cohort/comm/tensors/plain_tensor.h"
 #include "cohort/parallel/ddp/buckets/bucket_memory.h"
 #include "cohort/parallel/ddp/buckets/device_streams.h"
 #include "cohort/parallel/ddp/buckets/in_place.h"

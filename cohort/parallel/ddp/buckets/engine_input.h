@@ -16,7 +16,7 @@ namespace cohort::ddp {
 struct EngineInput {
   std::vector<at::Tensor> parameters;
   ReducerOptions options;
-  Reader reader = Reader::kReducer;
+  Audience audience = Audience::kReducer;
   /// The dtype of gradients, if it is not their parameters': see low_precision.h. Needs a communication hook.
   std::optional<at::ScalarType> gradient_dtype = {};
   BucketCapacity capacity;

@@ -62,7 +62,7 @@ void UnusedParameters::prepare(const std::vector<at::Tensor>& outputs) {
   if (outputs.empty()) return;
   if (input_.gradient_dtype) search_.emplace(input_.parameters);  // another dtype has another accumulator
   unused_ = search_->unused(outputs);
-  if (unused_.empty()) comm::warn_once_per_job(none_unused_message(input_.reader));
+  if (unused_.empty()) comm::warn_once_per_job(none_unused_message(input_.audience));
 }
 
 bool UnusedParameters::may_skip(const std::vector<size_t>& indices) const {

@@ -29,8 +29,8 @@ bool has_core_to_overlap(const Group& group) {
 
 }  // namespace
 
-comm::CalledFor called_for(Reader reader, const comm::Purpose& of_module, const comm::Purpose& of_reducer) {
-  return comm::CalledFor(reader == Reader::kModule ? of_module : of_reducer);
+comm::CalledFor called_for(Audience audience, const comm::Purpose& of_module, const comm::Purpose& of_reducer) {
+  return comm::CalledFor(audience == Audience::kModule ? of_module : of_reducer);
 }
 
 BucketReduction::BucketReduction(const EngineInput& input) : input_(input) {
@@ -54,7 +54,7 @@ Averaging BucketReduction::averaging() const {
 
 BucketReduction::WorkPtr BucketReduction::all_reduce(const at::Tensor& tensor, ReduceMode mode) const {
   std::vector<at::Tensor> tensors{tensor};
-  const auto purpose = called_for(input_.reader, kGradientExchange, kReducerGradients);
+  const auto purpose = called_for(input_.audience, kGradientExchange, kReducerGradients);
   c10d::AllreduceOptions options;
   options.asyncOp = mode == ReduceMode::kAsync;
   return input_.options.process_group->getBackend(tensor.device().type())->allreduce(tensors, options);
@@ -62,7 +62,7 @@ BucketReduction::WorkPtr BucketReduction::all_reduce(const at::Tensor& tensor, R
 
 // See [Note: in place] in overlap_engine.h.
 BucketReduction::WorkPtr BucketReduction::reduce_parts(std::vector<at::Tensor> parts, ReduceMode mode) const {
-  const auto purpose = called_for(input_.reader, kGradientExchange, kReducerGradients);
+  const auto purpose = called_for(input_.audience, kGradientExchange, kReducerGradients);
   const auto backend = input_.options.process_group->getBackend(c10::DeviceType::CPU);
   c10d::AllreduceCoalescedOptions options;
   options.reduceOp = premul_sum(1.0 / divisor_);
@@ -78,7 +78,7 @@ CommHookFuture BucketReduction::call_hook(BucketSet& buckets, size_t index, cons
   std::vector<at::Tensor> parameters;
   for (const size_t each : buckets[index].indices()) parameters.push_back(input_.parameters[each]);
   GradBucket seen(index, buckets.size(), buffer, std::move(parameters));
-  const auto purpose = called_for(input_.reader, kGradientExchange, kReducerGradients);
+  const auto purpose = called_for(input_.audience, kGradientExchange, kReducerGradients);
   return run_comm_hook(hook_, seen);
 }
 

@@ -21,8 +21,8 @@
 
 namespace cohort::ddp {
 
-/// Returns the purpose for which `reader`'s reducer calls a collective.
-comm::CalledFor called_for(Reader reader, const comm::Purpose& of_module, const comm::Purpose& of_reducer);
+/// Returns the purpose for which `audience`'s reducer calls a collective.
+comm::CalledFor called_for(Audience audience, const comm::Purpose& of_module, const comm::Purpose& of_reducer);
 
 /// Whether an operation may return before it ends. A synchronous one runs in the calling thread if the backend can.
 enum class ReduceMode : uint8_t { kAsync, kSync };

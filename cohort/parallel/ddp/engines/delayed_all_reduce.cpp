@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/tensors/plain_tensor.h"
 #include "cohort/parallel/ddp/buckets/bucket_memory.h"
 #include "cohort/parallel/ddp/settings/purpose.h"
 #include "cohort/parallel/module/synchronize.h"

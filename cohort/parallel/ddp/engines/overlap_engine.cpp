@@ -81,9 +81,9 @@ void OverlapEngine::register_comm_hook(CommHook hook) {
 // ---- a step begins
 
 void OverlapEngine::check_prior_step_finished() const {
-  TORCH_CHECK(step_.failure().empty(), failed_before_message(input_.reader, step_.failure()));
+  TORCH_CHECK(step_.failure().empty(), failed_before_message(input_.audience, step_.failure()));
   if (!step_.is_unfinished()) return;
-  throw_unfinished(input_.options, input_.reader,
+  throw_unfinished(input_.options, input_.audience,
                    "prepare() cannot begin a step, because the step before is not finished", buckets_.ready_flags());
 }
 
@@ -92,7 +92,7 @@ void OverlapEngine::prepare_forward() {
   check_prior_step_finished();
   times_.begin_forward();
   if (!order_.is_complete()) return;
-  const auto purpose = called_for(input_.reader, kBucketAgreement, kReducerBuckets);
+  const auto purpose = called_for(input_.audience, kBucketAgreement, kReducerBuckets);
   install_buckets(order_.rebuild());
 }
 
@@ -127,7 +127,7 @@ void OverlapEngine::watch(const std::vector<at::Tensor>& outputs) {
 
 ExtraGradient OverlapEngine::extra_gradient(size_t index) const {
   const auto& group = input_.options.process_group;
-  return {input_.reader,        group->getRank(), group->getSize(), index, input_.options.parameter_names,
+  return {input_.audience,      group->getRank(), group->getSize(), index, input_.options.parameter_names,
           unused_.is_searched()};
 }
 
@@ -258,7 +258,7 @@ void OverlapEngine::finalize() {
   TORCH_CHECK(step_.failure().empty(), step_.failure());
   if (graph_.is_learning()) return finish_first_static_step();
   if (!unused_.is_allowed()) {
-    throw_unfinished(input_.options, input_.reader, "finalize() cannot end the step", buckets_.ready_flags());
+    throw_unfinished(input_.options, input_.audience, "finalize() cannot end the step", buckets_.ready_flags());
   }
   mark_found_unused();
   for (size_t i = 0; i < input_.parameters.size(); ++i) {

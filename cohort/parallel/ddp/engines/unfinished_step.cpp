@@ -4,9 +4,9 @@
 
 namespace cohort::ddp {
 
-void throw_unfinished(const ReducerOptions& options, Reader reader, const char* what,
+void throw_unfinished(const ReducerOptions& options, Audience audience, const char* what,
                       const std::vector<char>& is_ready) {
-  UnfinishedReduction state{.reader = reader,
+  UnfinishedReduction state{.audience = audience,
                             .what = what,
                             .rank = options.process_group->getRank(),
                             .world_size = options.process_group->getSize(),

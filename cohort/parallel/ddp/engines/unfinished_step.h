@@ -10,7 +10,7 @@
 namespace cohort::ddp {
 
 /// `what`: the action that is impossible now; see UnfinishedReduction. `is_ready`: a flag per parameter.
-[[noreturn]] COHORT_TEST_API void throw_unfinished(const ReducerOptions& options, Reader reader, const char* what,
+[[noreturn]] COHORT_TEST_API void throw_unfinished(const ReducerOptions& options, Audience audience, const char* what,
                                                    const std::vector<char>& is_ready);
 
 }  // namespace cohort::ddp

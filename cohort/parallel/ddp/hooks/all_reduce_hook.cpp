@@ -21,8 +21,8 @@ CommHookFuture all_reduce_average(const Group& group, const at::Tensor& tensor) 
       ->then([](c10::ivalue::Future& done) { return c10::IValue(tensor_of(done.value())); }, c10::TensorType::get());
 }
 
-CommHookFuture allreduce_hook(const Group& group, GradBucket& bucket) {
-  return all_reduce_average(group, bucket.buffer());
+CommHookFuture allreduce_hook(const Group& process_group, GradBucket& bucket) {
+  return all_reduce_average(process_group, bucket.buffer());
 }
 
 }  // namespace cohort::ddp

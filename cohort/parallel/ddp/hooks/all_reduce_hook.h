@@ -9,7 +9,7 @@
 namespace cohort::ddp {
 
 /// Divides the bucket by the number of ranks and all-reduces it over `group` (if null, the default group).
-COHORT_API CommHookFuture allreduce_hook(const Group& group, GradBucket& bucket);
+COHORT_API CommHookFuture allreduce_hook(const Group& process_group, GradBucket& bucket);
 
 /// The same for any tensor, in place. Throws c10::ValueError on a rank outside the group.
 COHORT_API CommHookFuture all_reduce_average(const Group& group, const at::Tensor& tensor);

@@ -29,10 +29,12 @@ CommHookFuture compress(c10::ScalarType dtype, const Group& group, const GradBuc
 
 }  // namespace
 
-CommHookFuture fp16_compress_hook(const Group& group, GradBucket& bucket) { return compress(at::kHalf, group, bucket); }
+CommHookFuture fp16_compress_hook(const Group& process_group, GradBucket& bucket) {
+  return compress(at::kHalf, process_group, bucket);
+}
 
-CommHookFuture bf16_compress_hook(const Group& group, GradBucket& bucket) {
-  return compress(at::kBFloat16, group, bucket);
+CommHookFuture bf16_compress_hook(const Group& process_group, GradBucket& bucket) {
+  return compress(at::kBFloat16, process_group, bucket);
 }
 
 CommHookFuture compress_around(c10::ScalarType dtype, GradBucket& bucket, const CommHook& hook) {

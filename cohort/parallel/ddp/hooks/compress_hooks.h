@@ -14,9 +14,9 @@ namespace cohort::ddp {
 
 /// Converts the bucket to float16, divides it by the number of ranks, all-reduces it over `group` (if null, the default group),
 /// and converts the sum back.
-COHORT_API CommHookFuture fp16_compress_hook(const Group& group, GradBucket& bucket);
+COHORT_API CommHookFuture fp16_compress_hook(const Group& process_group, GradBucket& bucket);
 /// The same with bfloat16. Python's hook needs a GPU; this one runs on every backend.
-COHORT_API CommHookFuture bf16_compress_hook(const Group& group, GradBucket& bucket);
+COHORT_API CommHookFuture bf16_compress_hook(const Group& process_group, GradBucket& bucket);
 
 /// Lets `hook` see the bucket converted to `dtype`. Its result stays in `dtype` until it replaces the bucket.
 COHORT_API CommHookFuture compress_around(c10::ScalarType dtype, GradBucket& bucket, const CommHook& hook);

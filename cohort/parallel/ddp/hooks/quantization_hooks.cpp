@@ -55,24 +55,26 @@ at::Tensor average_of_channels(const at::Tensor& channels, const Group& group) {
 
 }  // namespace
 
-CommHookFuture quantization_pertensor_hook(const Group& group, GradBucket& bucket) {
+CommHookFuture quantization_pertensor_hook(const Group& process_group, GradBucket& bucket) {
   const at::NoGradGuard no_grad;
   const auto& buffer = bucket.buffer();
   if (buffer.numel() == 0) return completed_future(buffer);  // it has no maximum
-  return completed_future(average_of_channels(buffer.unsqueeze(0), group_of_hook(group)).flatten());
+  return completed_future(average_of_channels(buffer.unsqueeze(0), group_of_hook(process_group)).flatten());
 }
 
-CommHookFuture quantization_perchannel_hook_of_size(const Group& group, GradBucket& bucket, int64_t bucket_size) {
+CommHookFuture quantization_perchannel_hook_of_size(const Group& process_group, GradBucket& bucket,
+                                                    int64_t bucket_size) {
   const at::NoGradGuard no_grad;
   const auto& buffer = bucket.buffer();
   // Adds a full channel of padding even if the sizes fit, as Python does: the bytes on the wire are the same.
   const auto padding = bucket_size - buffer.numel() % bucket_size;
   const auto channels = at::constant_pad_nd(buffer, {0, padding}).view({-1, bucket_size});
-  return completed_future(average_of_channels(channels, group_of_hook(group)).flatten().narrow(0, 0, buffer.numel()));
+  return completed_future(
+      average_of_channels(channels, group_of_hook(process_group)).flatten().narrow(0, 0, buffer.numel()));
 }
 
-CommHookFuture quantization_perchannel_hook(const Group& group, GradBucket& bucket) {
-  return quantization_perchannel_hook_of_size(group, bucket, kChannelElements);
+CommHookFuture quantization_perchannel_hook(const Group& process_group, GradBucket& bucket) {
+  return quantization_perchannel_hook_of_size(process_group, bucket, kChannelElements);
 }
 
 }  // namespace cohort::ddp

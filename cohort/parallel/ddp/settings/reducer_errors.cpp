@@ -80,7 +80,7 @@ std::string unfinished_for_reducer(const UnfinishedReduction& state) {
 }  // namespace
 
 std::string unfinished_reduction_message(const UnfinishedReduction& state) {
-  if (state.reader == Reader::kReducer) return unfinished_for_reducer(state);
+  if (state.audience == Audience::kReducer) return unfinished_for_reducer(state);
   std::string out = kUnfinished;
   if (state.static_graph) {
     out +=
@@ -114,7 +114,7 @@ std::string unfinished_reduction_message(const UnfinishedReduction& state) {
 
 std::string ready_twice_message(const ExtraGradient& state) {
   const auto& names = state.names;
-  if (state.reader == Reader::kReducer) {
+  if (state.audience == Audience::kReducer) {
     std::string hint =
         "a step takes one gradient per parameter. Call prepare() just before the last backward() of a step: the "
         "gradients of "
@@ -154,7 +154,7 @@ std::string ready_twice_message(const ExtraGradient& state) {
 }
 
 std::string graph_changed_message(const ExtraGradient& state) {
-  if (state.reader == Reader::kReducer) {
+  if (state.audience == Audience::kReducer) {
     return reducer_text(
         "a step differs from the first one, which ReducerOptions::static_graph rules out", state.rank, state.world_size,
         "parameter " + parameter_text(state.index, state.names) + " got more gradients than in the first step",
@@ -166,14 +166,14 @@ std::string graph_changed_message(const ExtraGradient& state) {
          "used in the second iteration. this is not compatible with static_graph set to True.";
 }
 
-std::string failed_before_message(Reader reader, const std::string& failure) {
+std::string failed_before_message(Audience audience, const std::string& failure) {
   return fmt::format("[cohort] this {} cannot go on: an earlier step failed\n{}",
-                     reader == Reader::kReducer ? "ddp::Reducer" : "DistributedDataParallel",
+                     audience == Audience::kReducer ? "ddp::Reducer" : "DistributedDataParallel",
                      comm::without_mark(failure));
 }
 
-std::string none_unused_message(Reader reader) {
-  if (reader == Reader::kReducer) {
+std::string none_unused_message(Audience audience) {
+  if (audience == Audience::kReducer) {
     return "ReducerOptions::find_unused_parameters is set, but the tensors given to ddp::Reducer::prepare() depend on "
            "every "
            "parameter. The search walks the autograd graph in every step; turn it off if all parameters always take "

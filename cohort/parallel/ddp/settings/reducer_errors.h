@@ -10,10 +10,10 @@
 namespace cohort::ddp {
 
 /// The audience of the texts: users of ddp::Reducer or of a module.
-enum class Reader { kReducer, kModule };
+enum class Audience { kReducer, kModule };
 
 struct UnfinishedReduction {
-  Reader reader = Reader::kModule;
+  Audience audience = Audience::kModule;
   /// For kReducer: the action that is impossible, such as "prepare() cannot begin a step".
   std::string what = {};
   int rank = 0;
@@ -30,7 +30,7 @@ COHORT_TEST_API std::string unfinished_reduction_message(const UnfinishedReducti
 
 /// A parameter that got one gradient too many.
 struct ExtraGradient {
-  Reader reader = Reader::kModule;
+  Audience audience = Audience::kModule;
   int rank = 0;
   int world_size = 1;
   size_t index = 0;
@@ -43,9 +43,9 @@ COHORT_TEST_API std::string ready_twice_message(const ExtraGradient& state);
 /// For a static graph: more gradients than in the first step.
 COHORT_TEST_API std::string graph_changed_message(const ExtraGradient& state);
 /// For every step after a failed one.
-COHORT_TEST_API std::string failed_before_message(Reader reader, const std::string& failure);
+COHORT_TEST_API std::string failed_before_message(Audience audience, const std::string& failure);
 /// For a search for unused parameters that has found none.
-COHORT_TEST_API std::string none_unused_message(Reader reader);
+COHORT_TEST_API std::string none_unused_message(Audience audience);
 std::string create_graph_message();
 /// `reason`: LibTorch's text. For users of ddp::Reducer.
 COHORT_TEST_API std::string different_parameters_message(int rank, int world_size, std::string reason);

@@ -15,7 +15,7 @@
 namespace cohort::fsdp {
 
 /// The division of a tensor along dimension `dim`, as by torch.chunk.
-struct COHORT_TEST_API Cut {
+struct COHORT_TEST_API Chunking {
   std::vector<int64_t> sizes;  ///< of the full tensor
   int64_t dim = 0;
   int num_ranks = 1;
@@ -34,11 +34,11 @@ struct Lane {
 
 /// Makes a lane for each value of `keys`, in the order in which they first occur. `chunks`: number of elements of each
 /// parameter's chunk.
-COHORT_TEST_API std::vector<Lane> cut_into_lanes(const std::vector<int64_t>& keys, const std::vector<int64_t>& chunks);
+COHORT_TEST_API std::vector<Lane> make_lanes(const std::vector<int64_t>& keys, const std::vector<int64_t>& chunks);
 
-/// Copy between a full tensor and its rows. `rows`: (num_ranks, chunk), a part of a lane; `whole`: contiguous, of cut.sizes.
+/// Copy between a full tensor and its rows. `rows`: (num_ranks, chunk), a part of a lane; `full`: contiguous, of chunking.sizes.
 /// Dtypes and devices may differ. copy_to_rows fills the padding with zeros.
-COHORT_TEST_API void copy_to_rows(const at::Tensor& whole, const Cut& cut, const at::Tensor& rows);
-COHORT_TEST_API void copy_from_rows(const at::Tensor& rows, const Cut& cut, const at::Tensor& whole);
+COHORT_TEST_API void copy_to_rows(const at::Tensor& full, const Chunking& chunking, const at::Tensor& rows);
+COHORT_TEST_API void copy_from_rows(const at::Tensor& rows, const Chunking& chunking, const at::Tensor& full);
 
 }  // namespace cohort::fsdp

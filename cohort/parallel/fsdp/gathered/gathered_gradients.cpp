@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/collectives/collectives.h"
+#include "cohort/comm/tensors/plain_tensor.h"
 #include "cohort/parallel/fsdp/gathered/gathered_param_group.h"
 #include "cohort/parallel/fsdp/tensors/absent_gradients.h"
 
@@ -18,7 +18,7 @@ namespace cohort::fsdp {
 
 at::Tensor GatheredParamGroup::take_gradient(size_t index) {
   const auto& parameter = parameters_[index];
-  auto grad = take_gradient_of_whole(parameter.full);
+  auto grad = take_full_gradient(parameter.full);
   if (!grad.defined()) return std::exchange(items_[index].accumulated, at::Tensor());
   grad = own_gradient(grad, parameter);
   TORCH_CHECK(grad.layout() == at::kStrided,
@@ -55,7 +55,7 @@ void GatheredParamGroup::finish_pass() {
   std::map<c10::ScalarType, std::vector<GradientReduction::Part>> parts;
   for (size_t i = 0; i < items_.size(); ++i) {
     if (!parameters_[i].shard.requires_grad()) continue;
-    parts[reduce_dtype(items_[i].lane)].push_back({i, items_[i].cut, std::move(gradients[i])});
+    parts[reduce_dtype(items_[i].lane)].push_back({i, items_[i].chunking, std::move(gradients[i])});
   }
   for (auto& [dtype, of_dtype] : parts) reduce(dtype, std::move(of_dtype));
 }
@@ -136,20 +136,20 @@ void GatheredParamGroup::write(const Writer* write) {
 }
 
 void GatheredParamGroup::write_one(size_t index, const Writer* write) {
-  const auto& cut = items_[index].cut;
+  const auto& chunking = items_[index].chunking;
   const auto own = own_chunk(index);
   if (own.numel() == 0) {  // other ranks may have a shard of it
-    if (write) (*write)(parameters_[index].name, at::empty(cut.sizes, own.options()));
+    if (write) (*write)(parameters_[index].name, at::empty(chunking.sizes, own.options()));
     return;
   }
   auto sent = own.to(device_);
   auto rows = at::empty({world_size_, own.numel()}, sent.options());
   all_gather_single(rows, sent, {.group = shard_group_});
   if (write) {
-    const auto whole = at::empty(cut.sizes, sent.options());
-    copy_from_rows(rows, cut, whole);
-    (*write)(parameters_[index].name, whole);
-    copy_to_rows(whole, cut, rows);
+    const auto unsharded = at::empty(chunking.sizes, sent.options());
+    copy_from_rows(rows, chunking, unsharded);
+    (*write)(parameters_[index].name, unsharded);
+    copy_to_rows(unsharded, chunking, rows);
   }
   const auto is_first_shard = rank_ == 0;
   std::vector<at::Tensor> lists = is_first_shard ? rows.unbind(0) : std::vector<at::Tensor>();

@@ -78,13 +78,13 @@ void GatheredParamGroup::split_after_forward(int num_ranks) {
 }
 
 void GatheredParamGroup::add(const NamedParameter& parameter, const Options& options) {
-  const auto sizes = own_part(parameter.tensor).sizes().vec();
-  Cut cut{sizes, shard_dim(parameter, world_size_, options), world_size_};
+  const auto sizes = own_shard(parameter.tensor).sizes().vec();
+  Chunking chunking{sizes, shard_dim(parameter, world_size_, options), world_size_};
   const auto dtype = gather_dtype(parameter.tensor, options);
-  auto whole = at::empty(sizes, at::TensorOptions(dtype).device(device_));
-  UnshardedStorage storage(whole, access_message(parameter.name));
-  parameters_.push_back({parameter.name, parameter.tensor, {}, 0, cut.dim});
-  items_.push_back({.cut = std::move(cut), .whole = std::move(whole), .storage = std::move(storage)});
+  auto unsharded = at::empty(sizes, at::TensorOptions(dtype).device(device_));
+  UnshardedStorage storage(unsharded, access_message(parameter.name));
+  parameters_.push_back({parameter.name, parameter.tensor, {}, 0, chunking.dim});
+  items_.push_back({.chunking = std::move(chunking), .unsharded = std::move(unsharded), .storage = std::move(storage)});
   items_.back().storage.release();  // so that at most one is allocated at a time
 }
 
@@ -92,26 +92,26 @@ void GatheredParamGroup::make_shards(const Options& options) {
   std::vector<int64_t> keys, chunks;
   for (size_t i = 0; i < items_.size(); ++i) {
     keys.push_back(static_cast<int64_t>(parameters_[i].full.scalar_type()));
-    chunks.push_back(items_[i].cut.chunk());
+    chunks.push_back(items_[i].chunking.chunk());
   }
   const bool is_offloaded = options.offload_policy.offloads_to_cpu && !device_.is_cpu();
-  for (auto& lane : cut_into_lanes(keys, chunks)) {
+  for (auto& lane : make_lanes(keys, chunks)) {
     const auto first = lane.members.front();
     auto place = at::TensorOptions(parameters_[first].full.scalar_type()).device(is_offloaded ? at::kCPU : device_);
     if (is_offloaded) place = place.pinned_memory(options.offload_policy.pin_memory);
     GatherLane full{std::move(lane)};
     full.shards = at::zeros({full.width}, place);
-    full.dtype = items_[first].whole.scalar_type();
+    full.dtype = items_[first].unsharded.scalar_type();
     std::vector<int64_t> part_chunks;
     for (size_t i = 0; i < full.members.size(); ++i) {
       auto& item = items_[full.members[i]];
       item.lane = lanes_.size();
       item.place = i;
       const int num_parts = part_group_ ? part_group_->getSize() : 1;
-      part_chunks.push_back(Cut{{item.whole.numel()}, 0, num_parts}.chunk());
+      part_chunks.push_back(Chunking{{item.unsharded.numel()}, 0, num_parts}.chunk());
     }
     if (part_group_) {
-      full.parts = cut_into_lanes(std::vector<int64_t>(part_chunks.size(), 0), part_chunks).at(0);
+      full.parts = make_lanes(std::vector<int64_t>(part_chunks.size(), 0), part_chunks).at(0);
     }
     lanes_.push_back(std::move(full));
   }
@@ -120,7 +120,7 @@ void GatheredParamGroup::make_shards(const Options& options) {
 at::Tensor GatheredParamGroup::own_chunk(size_t index) const {
   const auto& item = items_[index];
   const auto& lane = lanes_[item.lane];
-  return part_of(lane.shards, lane.offsets[item.place], item.cut.chunk());
+  return part_of(lane.shards, lane.offsets[item.place], item.chunking.chunk());
 }
 
 // The module's tensor keeps its identity, and its private memory is freed at once.
@@ -128,19 +128,20 @@ void GatheredParamGroup::shard(size_t index) {
   const at::NoGradGuard no_grad;
   auto& parameter = parameters_[index];
   auto& item = items_[index];
-  const auto sizes = item.cut.shard_sizes(rank_);
-  const auto dim = item.cut.dim;
-  const auto begin = std::min(rank_ * item.cut.shard_sizes(0)[dim], item.cut.sizes[dim]);
+  const auto sizes = item.chunking.shard_sizes(rank_);
+  const auto dim = item.chunking.dim;
+  const auto begin = std::min(rank_ * item.chunking.shard_sizes(0)[dim], item.chunking.sizes[dim]);
   const auto chunk = own_chunk(index);
-  parameter.offset = dim == 0 && item.cut.sizes[0] > 0 ? begin * (item.whole.numel() / item.cut.sizes[0]) : 0;
+  parameter.offset =
+      dim == 0 && item.chunking.sizes[0] > 0 ? begin * (item.unsharded.numel() / item.chunking.sizes[0]) : 0;
   parameter.shard = part_of(chunk, 0, c10::multiply_integers(sizes)).view(sizes).variable_data();
-  const auto values = own_part(parameter.full).detach();
+  const auto values = own_shard(parameter.full).detach();
   if (!values.is_meta()) parameter.shard.copy_(values.narrow(dim, begin, sizes[dim]));
   if (auto* const meta = torch::autograd::impl::get_autograd_meta(parameter.full)) {
     meta->grad_accumulator_.reset();  // it stores a dtype and a device
   }
   const bool requires_grad = parameter.full.requires_grad();
-  put_own_part(parameter.full, item.whole);
+  put_own_shard(parameter.full, item.unsharded);
   // Makes a step count as a write to the full parameter, so that backward of an older forward notices it.
   torch::autograd::impl::set_version_counter(parameter.shard, torch::autograd::impl::version_counter(parameter.full));
   parameter.full.mutable_grad().reset();
@@ -156,7 +157,7 @@ void GatheredParamGroup::join(std::shared_ptr<CommContext> context, bool is_root
 void GatheredParamGroup::check_place(size_t index) const {
   const auto& full = parameters_[index].full;
   TORCH_CHECK(
-      own_part(full).storage().unsafeGetStorageImpl() == items_[index].whole.storage().unsafeGetStorageImpl(),
+      own_shard(full).storage().unsafeGetStorageImpl() == items_[index].unsharded.storage().unsafeGetStorageImpl(),
       "[cohort] Parameter '", parameters_[index].name,
       "' is no longer where fully_shard has put it: to(), set_data() or a new tensor in its place has moved it. "
       "Convert a module before fully_shard, and write to its parameters with write().");
@@ -205,13 +206,13 @@ void GatheredParamGroup::after_forward() {
 }
 
 void GatheredParamGroup::unshard(bool in_backward) {
-  if (place_ == Place::kWhole || !gathering_.empty() || (in_backward && !settings_.unshard_in_backward)) return;
+  if (place_ == Place::kUnsharded || !gathering_.empty() || (in_backward && !settings_.unshard_in_backward)) return;
   const at::NoGradGuard no_grad;
   const SideStream::Scope scope(context_->gather_stream);
   const auto& group = place_ == Place::kPartlySharded ? part_group_ : shard_group_;
   for (auto& lane : lanes_) {
     const auto input =
-        place_ == Place::kPartlySharded ? lane.own_part : lane.shards.to(device_, lane.dtype, /*non_blocking=*/true);
+        place_ == Place::kPartlySharded ? lane.own_shard : lane.shards.to(device_, lane.dtype, /*non_blocking=*/true);
     auto& gathering = gathering_.emplace_back();
     if (group->getSize() == 1) {
       gathering.output = input;
@@ -233,26 +234,26 @@ void GatheredParamGroup::wait_for_unshard() {
     const auto& [output, work] = gathered[number];
     if (!work) context_->gather_stream.block_current();
     if (work) work->wait();
-    const Lane& cut = is_partly ? lane.parts : lane;
-    const auto rows = output.view({is_partly ? part_group_->getSize() : world_size_, cut.width});
-    for (size_t i = 0; i < cut.offsets.size(); ++i) {
+    const Lane& used = is_partly ? lane.parts : lane;
+    const auto rows = output.view({is_partly ? part_group_->getSize() : world_size_, used.width});
+    for (size_t i = 0; i < used.offsets.size(); ++i) {
       auto& item = items_[lane.members[i]];
       item.storage.allocate();
       const auto num_ranks = static_cast<int>(rows.size(0));
-      const auto how = is_partly ? Cut{{item.whole.numel()}, 0, num_ranks} : item.cut;
-      copy_from_rows(rows.narrow(1, cut.offsets[i], how.chunk()), how, item.whole);
+      const auto how = is_partly ? Chunking{{item.unsharded.numel()}, 0, num_ranks} : item.chunking;
+      copy_from_rows(rows.narrow(1, used.offsets[i], how.chunk()), how, item.unsharded);
     }
   }
   // The memory goes back to the stream of gathers, which gets it next, however far behind the current stream is.
   context_->gather_stream.wait_for_current();
-  for (auto& lane : lanes_) lane.own_part.reset();
-  place_ = Place::kWhole;
+  for (auto& lane : lanes_) lane.own_shard.reset();
+  place_ = Place::kUnsharded;
 }
 
 void GatheredParamGroup::reshard() {
   if (phase_ == Phase::kForward) {
     if (!reshards_after_forward()) return;
-    if (part_group_ && place_ == Place::kWhole) {
+    if (part_group_ && place_ == Place::kUnsharded) {
       keep_parts();
       return;
     }
@@ -264,13 +265,13 @@ void GatheredParamGroup::keep_parts() {
   const at::NoGradGuard no_grad;
   const int rank = part_group_->getRank();
   for (auto& lane : lanes_) {
-    lane.own_part = at::zeros({lane.parts.width}, at::TensorOptions(lane.dtype).device(device_));
+    lane.own_shard = at::zeros({lane.parts.width}, at::TensorOptions(lane.dtype).device(device_));
     for (size_t i = 0; i < lane.members.size(); ++i) {
-      const auto whole = items_[lane.members[i]].whole.view({-1});
-      const Cut cut{{whole.numel()}, 0, part_group_->getSize()};
-      const auto count = cut.shard_sizes(rank)[0];
+      const auto unsharded = items_[lane.members[i]].unsharded.view({-1});
+      const Chunking chunking{{unsharded.numel()}, 0, part_group_->getSize()};
+      const auto count = chunking.shard_sizes(rank)[0];
       if (count == 0) continue;
-      lane.own_part.narrow(0, lane.parts.offsets[i], count).copy_(whole.narrow(0, rank * cut.chunk(), count));
+      lane.own_shard.narrow(0, lane.parts.offsets[i], count).copy_(unsharded.narrow(0, rank * chunking.chunk(), count));
     }
   }
   context_->gather_stream.wait_for_current();  // before backward gathers them
@@ -281,7 +282,7 @@ void GatheredParamGroup::keep_parts() {
 void GatheredParamGroup::let_go() {
   drop_gathering();
   for (auto& item : items_) item.storage.release();
-  for (auto& lane : lanes_) lane.own_part.reset();
+  for (auto& lane : lanes_) lane.own_shard.reset();
   place_ = Place::kSharded;
 }
 
@@ -303,16 +304,16 @@ GroupMemory GatheredParamGroup::memory() const {
     const auto& item = items_[i];
     const auto& lane = lanes_[item.lane];
     auto& counted = memory.parameters.emplace_back();
-    if (item.storage.is_there()) counted.num_copy_bytes = item.whole.nbytes();
-    if (lane.own_part.defined()) {
-      const Cut part{{item.whole.numel()}, 0, part_group_->getSize()};
-      counted.num_copy_bytes += static_cast<size_t>(part.chunk()) * item.whole.itemsize();
+    if (item.storage.is_there()) counted.num_copy_bytes = item.unsharded.nbytes();
+    if (lane.own_shard.defined()) {
+      const Chunking part{{item.unsharded.numel()}, 0, part_group_->getSize()};
+      counted.num_copy_bytes += static_cast<size_t>(part.chunk()) * item.unsharded.itemsize();
     }
-    const auto gradient = gradient_of_whole(parameters_[i].full);
-    counted.num_waiting_bytes = bytes_in({gradient.defined() ? own_part(gradient) : at::Tensor(), item.accumulated});
+    const auto gradient = full_gradient(parameters_[i].full);
+    counted.num_waiting_bytes = bytes_in({gradient.defined() ? own_shard(gradient) : at::Tensor(), item.accumulated});
     const auto sums = kept_back_.find(reduce_dtype(item.lane));
     if (sums == kept_back_.end() || !sums->second.defined() || !item.requires_grad) continue;
-    counted.num_waiting_bytes += static_cast<size_t>(item.cut.chunk()) * sums->second.itemsize();
+    counted.num_waiting_bytes += static_cast<size_t>(item.chunking.chunk()) * sums->second.itemsize();
   }
   return memory;
 }
@@ -337,9 +338,8 @@ void GatheredParamGroup::after_backward() {
 }
 
 void GatheredParamGroup::end_backward() {
-  const bool has_gradients = std::any_of(parameters_.begin(), parameters_.end(), [](const auto& parameter) {
-    return gradient_of_whole(parameter.full).defined();
-  });
+  const bool has_gradients = std::any_of(parameters_.begin(), parameters_.end(),
+                                         [](const auto& parameter) { return full_gradient(parameter.full).defined(); });
   if (!is_finished_ && (was_used_ || has_gradients)) finish_pass();
   drop_gathering();
   // A parameter that stayed full over an optimizer step would have old values.

@@ -48,11 +48,12 @@ class GatheredParamGroup final : public ParamGroup, public std::enable_shared_fr
  private:
   enum class Phase { kIdle, kForward, kBeforeBackward, kAfterBackward };
   /// Where the parameters are: sharded over all ranks, sharded over a few of them (after forward), or full on this rank.
-  enum class Place { kSharded, kPartlySharded, kWhole };
+  enum class Place { kSharded, kPartlySharded, kUnsharded };
 
   struct Item {
-    Cut cut;
-    at::Tensor whole;  ///< the module's tensor with a version of its own, so that gathering does not count as writing
+    Chunking chunking;
+    at::Tensor
+        unsharded;  ///< the module's tensor with a version of its own, so that gathering does not count as writing
     UnshardedStorage storage;
     at::Tensor accumulated;  ///< gradients of earlier passes, in the dtype of the reduction
     size_t lane = 0;
@@ -64,7 +65,7 @@ class GatheredParamGroup final : public ParamGroup, public std::enable_shared_fr
     at::Tensor shards;  ///< this rank's row, in the dtype of the parameters
     c10::ScalarType dtype = at::kFloat;
     Lane parts;  ///< the same division for the ranks that keep it after forward
-    at::Tensor own_part;
+    at::Tensor own_shard;
   };
   struct Gathering {
     at::Tensor output;

@@ -13,8 +13,8 @@ namespace {
 
 Lane lane_of(const std::vector<GradientReduction::Part>& parts) {
   std::vector<int64_t> chunks;
-  for (const auto& part : parts) chunks.push_back(part.cut.chunk());
-  return cut_into_lanes(std::vector<int64_t>(chunks.size(), 0), chunks).at(0);
+  for (const auto& part : parts) chunks.push_back(part.chunking.chunk());
+  return make_lanes(std::vector<int64_t>(chunks.size(), 0), chunks).at(0);
 }
 
 int size_of(const Group& group) { return group ? group->getSize() : 1; }
@@ -39,11 +39,11 @@ GradientReduction::GradientReduction(std::vector<Part> parts, c10::ScalarType dt
   std::vector<float> are_used;
   for (size_t i = 0; i < parts_.size(); ++i) {
     const auto grad = std::exchange(parts_[i].grad, at::Tensor());
-    const auto place = rows.narrow(1, lane_.offsets[i], parts_[i].cut.chunk());
+    const auto place = rows.narrow(1, lane_.offsets[i], parts_[i].chunking.chunk());
     has_grad_.push_back(grad.defined());
     are_used.push_back(grad.defined() ? 1 : 0);
     if (grad.defined()) {
-      copy_to_rows(grad, parts_[i].cut, place);
+      copy_to_rows(grad, parts_[i].chunking, place);
     } else {
       place.zero_();
     }
@@ -97,7 +97,7 @@ void GradientReduction::finish(at::Tensor& kept_back, const Give& give) {
       if (!are_used.defined()) are_used = output_.narrow(0, lane_.width, parts_.size()).to(at::kCPU, at::kFloat);
       if (are_used.const_data_ptr<float>()[i] == 0) continue;
     }
-    give(parts_[i].index, output_.narrow(0, lane_.offsets[i], parts_[i].cut.chunk()));
+    give(parts_[i].index, output_.narrow(0, lane_.offsets[i], parts_[i].chunking.chunk()));
   }
   output_.reset();
 }

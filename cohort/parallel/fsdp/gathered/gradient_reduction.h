@@ -42,7 +42,7 @@ class GradientReduction {
   /// `index`: of the parameter. `grad`: undefined if this rank has no gradient.
   struct Part {
     size_t index;
-    Cut cut;
+    Chunking chunking;
     at::Tensor grad;
   };
   /// Receives the parameter and the reduced chunk of its gradient, one-dimensional and in the reduction's dtype.

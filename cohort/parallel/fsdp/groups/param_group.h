@@ -47,10 +47,10 @@ class ParamGroup {
 
   const std::vector<ShardedParameter>& parameters() const { return parameters_; }
   /// `mesh`: of one dimension, or of two, where the ranks along the first are replicas.
-  void place_shard(size_t index, std::optional<ModelPart> part, const DeviceMesh& mesh) {
-    auto& [name, full, shard, offset, dim, spec, known_part] = parameters_.at(index);
+  void place_shard(size_t index, std::optional<ModelShard> part, const DeviceMesh& mesh) {
+    auto& [name, full, shard, offset, dim, spec, known_shard] = parameters_.at(index);
     spec.emplace(spec_of_shard(full, part, dim, shard.scalar_type(), mesh));
-    known_part = std::move(part);
+    known_shard = std::move(part);
     leave_sums_of_data(parameters_[index]);
   }
   GroupSettings& settings() { return settings_; }

@@ -37,7 +37,7 @@ Layout lay_out(const std::vector<size_t>& num_bytes) {
   return layout;
 }
 
-std::vector<std::vector<size_t>> cut_into_chunks(const std::vector<size_t>& num_bytes) {
+std::vector<std::vector<size_t>> split_into_chunks(const std::vector<size_t>& num_bytes) {
   std::vector<std::vector<size_t>> chunks;
   size_t bytes = kChunkBytes;
   for (size_t i = num_bytes.size(); i-- > 0;) {

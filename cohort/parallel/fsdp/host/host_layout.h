@@ -32,6 +32,6 @@ COHORT_TEST_API Layout lay_out(const std::vector<size_t>& num_bytes);
 /// Decides which tensors are reduced together: neighbors, from the last to the first, in the order of backward; a chunk is closed
 /// as soon as it has kChunkBytes.
 constexpr size_t kChunkBytes = size_t{4} << 20;
-COHORT_TEST_API std::vector<std::vector<size_t>> cut_into_chunks(const std::vector<size_t>& num_bytes);
+COHORT_TEST_API std::vector<std::vector<size_t>> split_into_chunks(const std::vector<size_t>& num_bytes);
 
 }  // namespace cohort::fsdp

@@ -17,10 +17,10 @@
 #include <string>
 #include <utility>
 
-#include "cohort/comm/backend/plain_tensor.h"
 #include "cohort/comm/collectives/collectives.h"
 #include "cohort/comm/collectives/common_memory.h"
 #include "cohort/comm/shm/element_types.h"
+#include "cohort/comm/tensors/plain_tensor.h"
 #include "cohort/parallel/fsdp/host/replica_sum.h"
 #include "cohort/parallel/fsdp/tensors/absent_gradients.h"
 #include "cohort/shm/kernels/kernels.h"
@@ -41,7 +41,7 @@ using DtypeOf = std::function<c10::ScalarType(const at::Tensor&)>;
 std::vector<size_t> bytes_of(const std::vector<NamedParameter>& parameters, const DtypeOf& dtype_of) {
   std::vector<size_t> bytes;
   for (const auto& [name, tensor] : parameters) {
-    bytes.push_back(static_cast<size_t>(own_part(tensor).numel()) * c10::elementSize(dtype_of(tensor)));
+    bytes.push_back(static_cast<size_t>(own_shard(tensor).numel()) * c10::elementSize(dtype_of(tensor)));
   }
   return bytes;
 }
@@ -94,10 +94,11 @@ HostParamGroup::HostParamGroup(const std::vector<NamedParameter>& parameters, co
   if (!is_mixed) read_layout_ = layout_;
   const auto num_staged = grad_layout_.num_bytes * static_cast<size_t>(world_size_);
   staging_ = comm::make_common_memory(num_staged, /*has_pages=*/false, group);
-  const HostBoard::Size size{world_size_, cut_into_chunks(grad_bytes).size(), parameters.size()};
-  board_ = std::make_unique<HostBoard>(comm::make_common_memory(size.num_bytes(), true, group).writable, rank_, size);
+  const ProgressTable::Size size{world_size_, split_into_chunks(grad_bytes).size(), parameters.size()};
+  progress_ =
+      std::make_unique<ProgressTable>(comm::make_common_memory(size.num_bytes(), true, group).writable, rank_, size);
   items_.resize(parameters.size());
-  for (auto& members : cut_into_chunks(grad_bytes)) {
+  for (auto& members : split_into_chunks(grad_bytes)) {
     size_t chunk_bytes = 0;
     for (const auto i : members) {
       items_[i].chunk = chunks_.size();
@@ -125,10 +126,10 @@ HostParamGroup::~HostParamGroup() {
   const auto end = std::chrono::steady_clock::now() + kLongPatience;
   for (size_t i = 0; i < chunks_.size(); ++i) {
     auto& in_flight = chunks_[i].in_flight;
-    while (!in_flight.empty() && !board_->have_all_read(i, num_passes_) && std::chrono::steady_clock::now() < end) {
+    while (!in_flight.empty() && !progress_->have_all_read(i, num_passes_) && std::chrono::steady_clock::now() < end) {
       sched_yield();
     }
-    if (in_flight.empty() || board_->have_all_read(i, num_passes_)) continue;
+    if (in_flight.empty() || progress_->have_all_read(i, num_passes_)) continue;
     // Leaks the memory rather than giving it to another tensor while somebody reads it.
     new (std::nothrow) std::vector<at::Tensor>(std::move(in_flight));
   }
@@ -139,7 +140,7 @@ void HostParamGroup::share(size_t index, c10::ScalarType dtype) {
   auto& parameter = parameters_[index];
   auto& item = items_[index];
   const at::NoGradGuard no_grad;
-  const auto values = own_part(parameter.full).detach();
+  const auto values = own_shard(parameter.full).detach();
   const auto sizes = values.sizes().vec();
   item.slice = slice_of(sizes, rank_, world_size_);
   parameter.offset = item.slice.begin;
@@ -159,8 +160,8 @@ void HostParamGroup::share(size_t index, c10::ScalarType dtype) {
   }
   if (item.copy.defined()) item.copy.copy_(parameter.shard);
   auto* const readable = const_cast<std::byte*>(read_memory_.readable->data()) + read_layout_.offsets[index];
-  const auto whole = tensor_in(readable, sizes, read_memory_.readable, dtype);
-  put_own_part(parameter.full, whole);
+  const auto unsharded = tensor_in(readable, sizes, read_memory_.readable, dtype);
+  put_own_shard(parameter.full, unsharded);
   // Makes a step count as a write to the full parameter, so that backward of an older forward notices it.
   torch::autograd::impl::set_version_counter(parameter.shard, torch::autograd::impl::version_counter(parameter.full));
   follow_requires_grad(index);
@@ -180,7 +181,7 @@ void HostParamGroup::before_forward() {
   bool has_changed = false;
   for (size_t i = 0; i < items_.size(); ++i) {
     const auto& [name, full, shard, offset, dim, spec, part] = parameters_[i];
-    const auto& own = own_part(full);
+    const auto& own = own_shard(full);
     const auto* const data = static_cast<const std::byte*>(own.unsafeGetTensorImpl()->storage().data());
     TORCH_CHECK(
         own.numel() == 0 || data == read_memory_.readable->data() + read_layout_.offsets[i], "[cohort] Parameter '",
@@ -244,9 +245,9 @@ void HostParamGroup::on_gradient(size_t index) {
 
 void HostParamGroup::post(size_t number) {
   auto& chunk = chunks_[number];
-  for (const auto i : chunk.members) board_->set_place(i, put(i, chunk));
+  for (const auto i : chunk.members) progress_->set_place(i, put(i, chunk));
   num_bytes_in_flight_ += chunk.num_bytes_in_flight;
-  board_->post(number, pass());
+  progress_->post(number, pass());
   chunk.is_posted = true;
   ++num_unfinished_;
 }
@@ -255,7 +256,7 @@ void HostParamGroup::post(size_t number) {
 at::Tensor HostParamGroup::take_gradient(size_t index) {
   const auto& parameter = parameters_[index];
   const at::NoGradGuard no_grad;
-  auto grad = take_gradient_of_whole(parameter.full);
+  auto grad = take_full_gradient(parameter.full);
   auto before = std::exchange(items_[index].accumulated, at::Tensor());
   if (!grad.defined()) return before;
   grad = own_gradient(grad, parameter);
@@ -280,8 +281,8 @@ GradientPlace HostParamGroup::put(size_t index, Chunk& chunk) {
     }
   }
   const auto offset = grad_layout_.offsets[index];
-  auto* const own_part = staging_.writable->data() + grad_layout_.num_bytes * static_cast<size_t>(rank_);
-  std::memcpy(own_part + offset, data, grad.nbytes());
+  auto* const own_shard = staging_.writable->data() + grad_layout_.num_bytes * static_cast<size_t>(rank_);
+  std::memcpy(own_shard + offset, data, grad.nbytes());
   items_[index].was_staged = true;
   return {Area::kStaging, offset};
 }
@@ -305,7 +306,7 @@ void HostParamGroup::reduce(size_t number) {
   for (const auto i : chunk.members) {
     sources.clear();
     for (int peer = 0; peer < world_size_; ++peer) {
-      const auto place = board_->place(peer, i);
+      const auto place = progress_->place(peer, i);
       if (place.area != Area::kNone) sources.push_back(address(peer, i, place));
     }
     auto& shard = parameters_[i].shard;
@@ -321,7 +322,7 @@ void HostParamGroup::reduce(size_t number) {
     kernel(sum.mutable_data_ptr(), sources.data(), factors.data(), static_cast<int>(sources.size()), elements.count);
     note_sum(i, std::move(sum));
   }
-  board_->note_read(number, pass());
+  progress_->note_read(number, pass());
   chunk.is_reduced = true;
 }
 
@@ -366,7 +367,7 @@ void HostParamGroup::give(size_t index, at::Tensor sum) {
 void HostParamGroup::poll() {
   if (num_unfinished_ == 0) return;
   for (size_t i = 0; i < chunks_.size(); ++i) {
-    if (chunks_[i].is_posted && !chunks_[i].is_reduced && board_->have_all_posted(i, pass())) reduce(i);
+    if (chunks_[i].is_posted && !chunks_[i].is_reduced && progress_->have_all_posted(i, pass())) reduce(i);
   }
   release_read();
 }
@@ -374,7 +375,7 @@ void HostParamGroup::poll() {
 void HostParamGroup::release_read() {
   for (size_t i = 0; i < chunks_.size(); ++i) {
     auto& chunk = chunks_[i];
-    if (chunk.in_flight.empty() || !chunk.is_reduced || !board_->have_all_read(i, pass())) continue;
+    if (chunk.in_flight.empty() || !chunk.is_reduced || !progress_->have_all_read(i, pass())) continue;
     num_bytes_in_flight_ -= std::exchange(chunk.num_bytes_in_flight, 0);
     chunk.in_flight.clear();
   }
@@ -441,10 +442,10 @@ GroupMemory HostParamGroup::memory() const {
   for (size_t i = 0; i < items_.size(); ++i) {
     const auto& item = items_[i];
     const auto& full = parameters_[i].full;
-    const auto whole = gradient_of_whole(full);
-    const auto gradient = whole.defined() ? own_part(whole) : at::Tensor();
+    const auto unsharded = full_gradient(full);
+    const auto gradient = unsharded.defined() ? own_shard(unsharded) : at::Tensor();
     memory.parameters.push_back({bytes_in({item.copy}), bytes_in({gradient, item.accumulated, item.sum})});
-    if (item.was_staged) memory.num_staging_bytes += own_part(full).numel() * c10::elementSize(item.grad_dtype);
+    if (item.was_staged) memory.num_staging_bytes += own_shard(full).numel() * c10::elementSize(item.grad_dtype);
   }
   return memory;
 }
@@ -455,10 +456,10 @@ void HostParamGroup::write(const Writer* write) {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [name, full, shard, begin, dim, spec, part] = parameters_[i];
-    const auto whole = tensor_in(memory_.writable->data() + layout_.offsets[i], own_part(full).sizes(),
-                                 memory_.writable, shard.scalar_type());
-    if (write) (*write)(name, whole);
-    if (replica_group_) broadcast(whole, group_rank(0), {.group = replica_group_});
+    const auto unsharded = tensor_in(memory_.writable->data() + layout_.offsets[i], own_shard(full).sizes(),
+                                     memory_.writable, shard.scalar_type());
+    if (write) (*write)(name, unsharded);
+    if (replica_group_) broadcast(unsharded, group_rank(0), {.group = replica_group_});
   }
 }
 

@@ -23,8 +23,8 @@
 
 #include "cohort/comm/group/process_group.h"
 #include "cohort/parallel/fsdp/groups/param_group.h"
-#include "cohort/parallel/fsdp/host/host_board.h"
 #include "cohort/parallel/fsdp/host/host_layout.h"
+#include "cohort/parallel/fsdp/host/progress_table.h"
 #include "cohort/parallel/fsdp/host/write_guard.h"
 #include "cohort/parallel/module/gradient_hooks.h"
 #include "cohort/shm/memory/common_memory.h"
@@ -111,7 +111,7 @@ class HostParamGroup final : public ParamGroup {
   shm::CommonMemory staging_;
   std::vector<shm::SharedMemoryPtr> arenas_;
   std::unique_ptr<WriteGuard> guard_;
-  std::unique_ptr<HostBoard> board_;
+  std::unique_ptr<ProgressTable> progress_;
   std::vector<Item> items_;
   std::vector<Chunk> chunks_;
   size_t window_bytes_ = 0;

@@ -17,7 +17,7 @@ struct AbsentGradient final : c10::TensorImpl {
 };
 
 bool is_absent(const at::Tensor& gradient) {
-  return gradient.defined() && dynamic_cast<const AbsentGradient*>(own_part(gradient).unsafeGetTensorImpl());
+  return gradient.defined() && dynamic_cast<const AbsentGradient*>(own_shard(gradient).unsafeGetTensorImpl());
 }
 
 std::string message_of(const std::string& name) {
@@ -44,8 +44,8 @@ void take_away_before_backward(const at::Tensor& parameter) {
   const c10::weak_intrusive_ptr<c10::TensorImpl> weak(parameter.getIntrusivePtr());
   parameter.register_hook([weak](const at::Tensor&) {
     if (auto impl = weak.lock()) {
-      const at::Tensor whole(std::move(impl));
-      if (is_absent(whole.grad())) whole.mutable_grad().reset();
+      const at::Tensor unsharded(std::move(impl));
+      if (is_absent(unsharded.grad())) unsharded.mutable_grad().reset();
     }
   });
 }
@@ -54,8 +54,8 @@ void take_away_before_backward(const at::Tensor& parameter) {
 
 AbsentGradients::~AbsentGradients() {
   for (size_t i = 0; i < gradients_.size(); ++i) {
-    const auto& whole = parameters_[i].full;
-    if (is_absent(whole.grad())) whole.mutable_grad().reset();
+    const auto& unsharded = parameters_[i].full;
+    if (is_absent(unsharded.grad())) unsharded.mutable_grad().reset();
   }
 }
 
@@ -66,18 +66,18 @@ void AbsentGradients::put() {
     const auto& [name, full, shard, offset, dim, spec, part] = parameters_[i];
     if (!full.requires_grad() || full.grad().defined()) continue;
     if (!gradients_[i].defined()) {
-      gradients_[i] = laid_as(full, make_absent(own_part(full), name));
+      gradients_[i] = laid_as(full, make_absent(own_shard(full), name));
       take_away_before_backward(full);
     }
     full.mutable_grad() = gradients_[i];
   }
 }
 
-at::Tensor gradient_of_whole(const at::Tensor& parameter) {
+at::Tensor full_gradient(const at::Tensor& parameter) {
   return is_absent(parameter.grad()) ? at::Tensor() : parameter.grad();
 }
 
-at::Tensor take_gradient_of_whole(const at::Tensor& parameter) {
+at::Tensor take_full_gradient(const at::Tensor& parameter) {
   auto gradient = std::exchange(parameter.mutable_grad(), at::Tensor());
   return is_absent(gradient) ? at::Tensor() : gradient;
 }

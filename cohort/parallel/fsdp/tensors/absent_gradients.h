@@ -29,8 +29,8 @@ class AbsentGradients {
 };
 
 /// Returns the gradient of a full parameter; undefined if it has none, or a placeholder.
-at::Tensor gradient_of_whole(const at::Tensor& parameter);
+at::Tensor full_gradient(const at::Tensor& parameter);
 /// The same, and removes it from the parameter.
-at::Tensor take_gradient_of_whole(const at::Tensor& parameter);
+at::Tensor take_full_gradient(const at::Tensor& parameter);
 
 }  // namespace cohort::fsdp

@@ -76,9 +76,9 @@ int64_t shard_dim(const NamedParameter& parameter, int num_ranks, const Options&
   const auto dim = placement->dim < 0 ? placement->dim + ndim : placement->dim;
   TORCH_CHECK_VALUE(0 <= dim && dim < ndim, "[cohort] shard_placement_fn returned Shard(", placement->dim,
                     ") for parameter '", parameter.name, "', which has ", ndim, " dimensions");
-  TORCH_CHECK_NOT_IMPLEMENTED(dim == 0 || own_part(parameter.tensor).size(dim) % num_ranks == 0,
+  TORCH_CHECK_NOT_IMPLEMENTED(dim == 0 || own_shard(parameter.tensor).size(dim) % num_ranks == 0,
                               "FSDP does not support uneven sharding on dim ", dim, ": ",
-                              own_part(parameter.tensor).sizes(), " (world size: ", num_ranks, ")");
+                              own_shard(parameter.tensor).sizes(), " (world size: ", num_ranks, ")");
   return dim;
 }
 

@@ -9,7 +9,7 @@
 
 #include "cohort/comm/error/exception_text.h"
 #include "cohort/dtensor/api/dtensor.h"
-#include "cohort/dtensor/wrapper/whole_tensor.h"
+#include "cohort/dtensor/wrapper/full_tensor.h"
 #include "cohort/dtensor/wrapper/wrapper.h"
 #include "cohort/mesh/shard.h"
 #include "cohort/parallel/module/sharded_tensors.h"
@@ -45,8 +45,8 @@ struct TwoMeshes {
       const auto on_data = coordinate_at(place / own.size(), data_shape);
       const auto on_own = coordinate_at(place % own.size(), own_shape);
       const auto expected =
-          held_ranges(sizes, last_shape, joined_sizes(on_own, on_data), joined(own_placements, data_placements));
-      if (held_ranges(sizes, first_shape, joined_sizes(on_data, on_own), joined(data_first, own_placements)) !=
+          mesh::held_ranges(sizes, last_shape, joined_sizes(on_own, on_data), joined(own_placements, data_placements));
+      if (mesh::held_ranges(sizes, first_shape, joined_sizes(on_data, on_own), joined(data_first, own_placements)) !=
           expected) {
         return false;
       }
@@ -71,7 +71,7 @@ DeviceMesh side_by_side(const DeviceMesh& first, const DeviceMesh& second) {
   }
 }
 
-std::vector<Group> groups_where(const std::optional<ModelPart>& part, bool (*is_wanted)(const Placement&)) {
+std::vector<Group> groups_where(const std::optional<ModelShard>& part, bool (*is_wanted)(const Placement&)) {
   std::vector<Group> groups;
   if (!part || !part->spec) return groups;
   for (int64_t axis = 0; axis < part->spec->mesh().ndim(); ++axis) {
@@ -109,35 +109,35 @@ bool is_data_axis(const DeviceMesh& mesh, int64_t axis, const DeviceMesh& data) 
   return std::all_of(line.begin(), line.end(), [&](int64_t rank) { return all.eq(rank).any().item<bool>(); });
 }
 
-void check_is_replicated(const dtensor::Parts& parts, int64_t axis, const DeviceMesh& data) {
-  const auto& placement = parts.placements[static_cast<size_t>(axis)];
+void check_is_replicated(const dtensor::DTensorData& wrapper, int64_t axis, const DeviceMesh& data) {
+  const auto& placement = wrapper.placements[static_cast<size_t>(axis)];
   if (placement.is_replicate()) return;
-  const auto shards = line_along(data, data.ndim() - 1), line = line_along(parts.mesh, axis);
+  const auto shards = line_along(data, data.ndim() - 1), line = line_along(wrapper.mesh, axis);
   const bool is_shard_axis = std::all_of(line.begin(), line.end(), [&](int64_t rank) {
     return std::find(shards.begin(), shards.end(), rank) != shards.end();
   });
   TORCH_CHECK_VALUE(false, "Expected Replicate() on DP ", is_shard_axis ? "shard" : "replicate", " dim '",
-                    axis_name(parts.mesh, axis), "' (index ", axis, ") but got ", placement);
+                    axis_name(wrapper.mesh, axis), "' (index ", axis, ") but got ", placement);
 }
 
 }  // namespace
 
-const at::Tensor& own_part(const at::Tensor& parameter) {
+const at::Tensor& own_shard(const at::Tensor& parameter) {
   // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): callers keep the parameter
-  return is_dtensor(parameter) ? dtensor::parts_of(parameter).local : parameter;
+  return is_dtensor(parameter) ? dtensor::dtensor_data(parameter).local : parameter;
 }
 
 at::Tensor laid_as(const at::Tensor& parameter, const at::Tensor& values) {
   if (!is_dtensor(parameter)) return values;
-  const auto& parts = dtensor::parts_of(parameter);
-  return dtensor::make_dtensor(values, parts.mesh, parts.placements, parameter.sizes(), parameter.strides());
+  const auto& wrapper = dtensor::dtensor_data(parameter);
+  return dtensor::make_dtensor(values, wrapper.mesh, wrapper.placements, parameter.sizes(), parameter.strides());
 }
 
-void put_own_part(const at::Tensor& parameter, const at::Tensor& values) {
-  auto whole = laid_as(parameter, values);
-  if (is_dtensor(parameter) && dtensor::parts_of(parameter).is_held) dtensor::hold(whole);
+void put_own_shard(const at::Tensor& parameter, const at::Tensor& values) {
+  auto full = laid_as(parameter, values);
+  if (is_dtensor(parameter) && dtensor::dtensor_data(parameter).is_held) dtensor::hold(full);
   // Does the same as set_data(), which refuses other dtypes and devices.
-  parameter.unsafeGetTensorImpl()->shallow_copy_from(whole.getIntrusivePtr());
+  parameter.unsafeGetTensorImpl()->shallow_copy_from(full.getIntrusivePtr());
 }
 
 at::Tensor own_gradient(const at::Tensor& gradient, const at::Tensor& parameter,
@@ -145,56 +145,58 @@ at::Tensor own_gradient(const at::Tensor& gradient, const at::Tensor& parameter,
   if (!is_dtensor(parameter)) return gradient;
   TORCH_CHECK(is_dtensor(gradient), "[cohort] the gradient of a DTensor parameter of shape ", parameter.sizes(),
               " is a plain tensor");
-  const auto& lies = dtensor::parts_of(gradient).placements;
-  auto placements = dtensor::parts_of(parameter).placements;
+  const auto& lies = dtensor::dtensor_data(gradient).placements;
+  auto placements = dtensor::dtensor_data(parameter).placements;
   for (const auto axis : data_axes) {
     const auto& as_it_is = lies.at(static_cast<size_t>(axis));
     if (as_it_is.is_partial()) placements.at(static_cast<size_t>(axis)) = as_it_is;
   }
-  if (lies == placements) return own_part(gradient);
-  return own_part(DTensor(gradient.detach()).redistribute(placements));
+  if (lies == placements) return own_shard(gradient);
+  return own_shard(DTensor(gradient.detach()).redistribute(placements));
 }
 
 at::Tensor own_gradient(const at::Tensor& gradient, const ShardedParameter& parameter) {
-  return own_gradient(gradient, parameter.full, parameter.part ? parameter.part->data_axes : std::vector<int64_t>());
+  return own_gradient(gradient, parameter.full,
+                      parameter.model_shard ? parameter.model_shard->data_axes : std::vector<int64_t>());
 }
 
 void leave_sums_of_data(const ShardedParameter& parameter) {
-  if (is_dtensor(parameter.full) && parameter.part) dtensor::leave_sums(parameter.full, parameter.part->data_axes);
+  if (is_dtensor(parameter.full) && parameter.model_shard)
+    dtensor::leave_sums(parameter.full, parameter.model_shard->data_axes);
 }
 
-std::optional<ModelPart> part_of_dtensor(const at::Tensor& parameter, const DeviceMesh& data) {
+std::optional<ModelShard> model_shard_of(const at::Tensor& parameter, const DeviceMesh& data) {
   if (!is_dtensor(parameter)) return std::nullopt;
-  const auto& parts = dtensor::parts_of(parameter);
-  ModelPart part;
+  const auto& wrapper = dtensor::dtensor_data(parameter);
+  ModelShard part;
   DeviceMesh::AxisNames names;
   Placements placements;
-  for (int64_t axis = 0; axis < parts.mesh.ndim(); ++axis) {
-    if (is_data_axis(parts.mesh, axis, data)) {
-      check_is_replicated(parts, axis, data);
+  for (int64_t axis = 0; axis < wrapper.mesh.ndim(); ++axis) {
+    if (is_data_axis(wrapper.mesh, axis, data)) {
+      check_is_replicated(wrapper, axis, data);
       part.data_axes.push_back(axis);
     } else {
-      names.push_back(axis_name(parts.mesh, axis));
-      placements.push_back(parts.placements[static_cast<size_t>(axis)]);
+      names.push_back(axis_name(wrapper.mesh, axis));
+      placements.push_back(wrapper.placements[static_cast<size_t>(axis)]);
     }
   }
   if (names.empty()) return part;
-  part.spec.emplace(part.data_axes.empty() ? parts.mesh : parts.mesh.slice(names), placements, parameter.sizes().vec(),
-                    parameter.scalar_type());
+  part.spec.emplace(part.data_axes.empty() ? wrapper.mesh : wrapper.mesh.slice(names), placements,
+                    parameter.sizes().vec(), parameter.scalar_type());
   return part;
 }
 
-ShardSpec spec_of_shard(const at::Tensor& parameter, const std::optional<ModelPart>& part, int64_t dim,
-                        c10::ScalarType dtype, const DeviceMesh& data) {
+mesh::ShardSpec spec_of_shard(const at::Tensor& parameter, const std::optional<ModelShard>& part, int64_t dim,
+                              c10::ScalarType dtype, const DeviceMesh& data) {
   Placements on_data;
   if (data.ndim() == 2) on_data.emplace_back(Replicate());
   if (!part || !part->spec) return {data, joined(on_data, {Shard(dim)}), parameter.sizes().vec(), dtype};
   const auto& mesh = part->spec->mesh();
   const auto& placements = part->spec->placements();
   const auto& sizes = part->spec->shape();
-  const auto num_cuts = part->spec->num_shards(dim);
+  const auto num_shards = part->spec->num_shards(dim);
   const auto data_first =
-      joined(on_data, {num_cuts > 1 ? Placement(StridedShard(dim, num_cuts)) : Placement(Shard(dim))});
+      joined(on_data, {num_shards > 1 ? Placement(StridedShard(dim, num_shards)) : Placement(Shard(dim))});
   on_data.emplace_back(Shard(dim));
   if (TwoMeshes{sizes, data, on_data, mesh, placements}.agree(data_first)) {
     return {side_by_side(data, mesh), joined(data_first, placements), sizes, dtype};
@@ -202,33 +204,33 @@ ShardSpec spec_of_shard(const at::Tensor& parameter, const std::optional<ModelPa
   return {side_by_side(mesh, data), joined(placements, on_data), sizes, dtype};
 }
 
-std::vector<Group> groups_of_axes(const std::optional<ModelPart>& part) {
+std::vector<Group> groups_of_axes(const std::optional<ModelShard>& part) {
   return groups_where(part, [](const Placement&) { return true; });
 }
 
-std::vector<Group> groups_of_cuts(const std::optional<ModelPart>& part) {
+std::vector<Group> groups_of_shards(const std::optional<ModelShard>& part) {
   return groups_where(part, [](const Placement& placement) { return placement.is_shard_like(); });
 }
 
 std::string placement_text(const at::Tensor& parameter) {
-  const auto spec = parallel::part_spec(parameter);
+  const auto spec = parallel::noted_shard_spec(parameter);
   if (!spec) return "";
   if (is_dtensor(parameter)) return to_string(spec->placements());
   return c10::str(" shard ", spec->mesh().local_rank(), " of ", spec->num_shards(), " along dimension ",
                   spec->placements().front().dim(), " of ", c10::IntArrayRef(spec->shape()));
 }
 
-void write_whole(const Writer& writer, const ShardedParameter& parameter, const at::Tensor& values) {
-  const auto& part = parameter.part;
+void write_full(const Writer& writer, const ShardedParameter& parameter, const at::Tensor& values) {
+  const auto& part = parameter.model_shard;
   if (!part || !part->spec) {
     writer(parameter.name, values);
     return;
   }
-  const auto whole = dtensor::gathered(values, *part->spec);
+  const auto full = dtensor::gathered(values, *part->spec);
   const auto& place = *part->spec->mesh().coordinate();
   const bool is_first = std::all_of(place.begin(), place.end(), [](int64_t index) { return index == 0; });
-  if (is_first) writer(parameter.name, whole);
-  values.copy_(dtensor::scattered(whole, *part->spec));
+  if (is_first) writer(parameter.name, full);
+  values.copy_(dtensor::scattered(full, *part->spec));
 }
 
 }  // namespace cohort::fsdp

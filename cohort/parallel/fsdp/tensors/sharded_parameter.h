@@ -26,9 +26,9 @@ struct NamedParameter {
 
 /// Says of which tensor a parameter is this rank's shard, apart from data parallelism: of a DTensor, or of a weight of a
 /// tensor-parallel layer (parallel_layers.h).
-struct ModelPart {
+struct ModelShard {
   /// On a mesh without the data-parallel axes; absent if there are no other axes, and each rank has the full tensor.
-  std::optional<ShardSpec> spec = {};
+  std::optional<mesh::ShardSpec> spec = {};
   /// The axes of the DTensor's own mesh that are data parallel, on which it is replicated.
   std::vector<int64_t> data_axes = {};
 };
@@ -43,9 +43,9 @@ struct ShardedParameter {
   int64_t dim = 0;  ///< the dimension along which it is sharded
   /// Describes `shard` on the mesh that fully_shard was given, replicas' axis first, or on one of its group's ranks; if `full` is
   /// itself a shard, on that mesh and the mesh of `full` (module_tensor.h). Set by Sharding's constructor.
-  std::optional<ShardSpec> spec = {};
+  std::optional<mesh::ShardSpec> spec = {};
   /// Absent if `full` is a full tensor. Set by Sharding's constructor.
-  std::optional<ModelPart> part = {};
+  std::optional<ModelShard> model_shard = {};
 };
 
 /// Writes full parameters, in their module's dtype and with their global shape, also for tensor-parallel modules.

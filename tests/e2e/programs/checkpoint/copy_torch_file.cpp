@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
   LoadOptions options{.mmap = has("mmap"), .check = has("check"), .keep_metadata = has("metadata")};
   if (has("cpu")) options.map_location = c10::Device(c10::kCPU);
   if (has("cuda1")) options.map_location = std::map<std::string, std::string>{{"cuda:0", "cuda:1"}};
-  const TorchSaveOptions save_options{.sync = false, .metadata_entries = has("metadata")};
+  const SaveOptions save_options{.sync = false, .metadata_entries = has("metadata")};
   try {
     if (has("state_dict")) {
       save(load_tensors(words[0], options), words[1], save_options);

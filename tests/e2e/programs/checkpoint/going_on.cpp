@@ -1,8 +1,8 @@
 // Goes on with a run: going_on STRATEGY OPTIMIZER STEPS FROM TO. FROM has a model, an optimizer and batches for each step and
 // rank; rank 0 writes TO, with the losses that it has had.
 #include <cohort/checkpoint/file/torch_file.h>
+#include <cohort/checkpoint/optimizer/optimizer_state.h>
 #include <cohort/checkpoint/state/distributed_state.h>
-#include <cohort/checkpoint/state/optimizer_state.h>
 #include <cohort/checkpoint/state/python_state.h>
 #include <cohort/checkpoint/state/state_dict.h>
 #include <cohort/parallel/ddp/distributed_data_parallel.h>

@@ -1,8 +1,8 @@
 // Goes on with schedulers, a GradScaler and random numbers: other_states FROM TO. FROM and TO are pickles of dicts.
 #include <ATen/ops/rand.h>
+#include <cohort/checkpoint/optimizer/scheduler_state.h>
 #include <cohort/checkpoint/state/python_state.h>
 #include <cohort/checkpoint/state/rng_state.h>
-#include <cohort/checkpoint/state/scheduler_state.h>
 #include <cohort/checkpoint/state/state_dict.h>
 #include <cohort/comm/pickle/pickle.h>
 #include <cohort/parallel/optim/grad_scaler.h>

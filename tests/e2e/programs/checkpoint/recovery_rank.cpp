@@ -219,13 +219,13 @@ int run(int count, char** words) {
   const auto number = [&options](const char* name, int64_t otherwise) { return number_in(options, name, otherwise); };
   // Takes no memory itself.
   if (options.contains("extra")) extra = at::zeros({1}).expand({number("extra", 0) << 18});
-  checkpoint::MemorySnapshot snapshot(
-      state,
-      {.every = number("every", 1), .overlap = options.contains("overlap"), .required = options.contains("required")});
+  checkpoint::MemorySnapshot snapshot(state, {.every_steps = number("every", 1),
+                                              .overlap = options.contains("overlap"),
+                                              .required = options.contains("required")});
   const std::string file = folder + "/file.safetensors";
   const checkpoint::Resumed resumed = snapshot.resume([&]() -> std::optional<int64_t> {
     if (!std::filesystem::exists(file)) return std::nullopt;
-    return checkpoint::load_checkpoint(file, training->module(), &training->optimizer()).step;
+    return checkpoint::load_checkpoint(training->module(), &training->optimizer(), file).step;
   });
   step = resumed.step;
   append(folder + "/resumed." + rank, resumed.describe() + (resumed.is_exact ? "" : " (inexact)"));
@@ -248,7 +248,7 @@ int run(int count, char** words) {
     death.here("kept", step);
     const int64_t every = number("disk", 0);
     if (every > 0 && step % every == 0 && rank == "0") {
-      checkpoint::save_checkpoint(file, training->module(), &training->optimizer(), {.step = step});
+      checkpoint::save_checkpoint(training->module(), &training->optimizer(), file, {.step = step});
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(number("pause", 0)));
     if (step >= number("hold", step + 1)) wait_for_file(folder + "/go");

@@ -31,8 +31,8 @@ at::Tensor numbers(std::vector<int64_t> shape, double first) {
 }
 
 StateValue part(const at::Tensor& whole, const DeviceMesh& mesh, int64_t dim) {
-  const ShardSpec spec(mesh, {Shard(dim)}, whole.sizes().vec(), whole.scalar_type());
-  const LocalPart local = spec.local_part();
+  const mesh::ShardSpec spec(mesh, {Shard(dim)}, whole.sizes().vec(), whole.scalar_type());
+  const mesh::LocalShard local = spec.local_shard();
   return {whole.narrow(dim, std::min(local.offset[dim], whole.size(dim)), local.shape[dim]).clone(), spec};
 }
 
@@ -82,13 +82,13 @@ int run(const std::vector<std::string>& arguments) {
   } else if (what == "consolidate") {
     checkpoint::consolidate(from, to);
   } else if (what == "dcp") {
-    checkpoint::save_as_dcp(from, to);
+    checkpoint::convert_to_dcp(from, to);
   } else if (what == "to_pt") {
     checkpoint::dcp_to_torch_save(from, to);
   } else if (what == "from_pt") {
     checkpoint::torch_save_to_dcp(from, to);
   } else if (what == "mapped") {
-    checkpoint::save_file(checkpoint::load_file(from, at::kCPU, {.mmap = true}), to, checkpoint::load_metadata(from));
+    checkpoint::save_file(checkpoint::load_file(from, {.mmap = true}), to, checkpoint::load_metadata(from));
   } else {
     return 2;
   }

@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
     while (step < last_step && !checkpoints.stop_requested()) {
       train_step(net, ++step);
       std::this_thread::sleep_for(pause);
-      checkpoints.maybe_save(step, [&] { return state_of(net); });
+      checkpoints.maybe_save([&] { return state_of(net); }, step);
     }
     checkpoints.wait();
   }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <iostream>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -47,8 +48,9 @@ void rows(const Words& words) {
 }
 
 void tokens(const Words& words) {
+  const int64_t stride = std::stoll(words.at(3));  // 0: absent
   const TokenFileOptions options{.context_length = std::stoll(words.at(2)),
-                                 .stride = std::stoll(words.at(3)),
+                                 .stride = stride > 0 ? std::optional(stride) : std::nullopt,
                                  .format = static_cast<TokenFileFormat>(std::stoi(words.at(4)))};
   save_all(TokenFileDataset(words.at(1), options), words.at(5), "inputs", "targets");
 }

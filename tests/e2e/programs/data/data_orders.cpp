@@ -18,7 +18,7 @@
 #include "cohort/data/datasets/concat_dataset.h"
 #include "cohort/data/datasets/subset.h"
 #include "cohort/data/loader/data_loader.h"
-#include "cohort/data/loader/distributed_sampler.h"
+#include "cohort/data/samplers/distributed_sampler.h"
 
 namespace {
 

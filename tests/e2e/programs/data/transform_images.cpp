@@ -12,9 +12,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "cohort/extras/data/augmentation/rand_augment.h"
 #include "cohort/extras/data/transforms/color.h"
 #include "cohort/extras/data/transforms/crop.h"
-#include "cohort/extras/data/transforms/rand_augment.h"
 #include "cohort/extras/data/transforms/resize.h"
 #include "cohort/extras/data/transforms/rotation.h"
 

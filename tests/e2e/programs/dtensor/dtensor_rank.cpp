@@ -62,9 +62,9 @@ void show_moves(const DeviceMesh& mesh) {
     for (const auto& to : choices) {
       if (to.is_partial()) continue;
       auto tensor = placed({5, 3}, mesh, from);
-      const auto before = comm_counts();
+      const auto before = dtensor::comm_counts();
       const auto moved = tensor.redistribute({to});
-      const auto used = comm_counts() - before;
+      const auto used = dtensor::comm_counts() - before;
       const bool exchanges = from.is_shard() && to.is_shard() && !(from == to);  // on the CPU Python gathers
       const auto counts = c10::str(used.all_reduce, used.all_gather, used.reduce_scatter, used.all_to_all);
       std::cout << from << " to " << to << " collectives " << (exchanges ? "exchange" : counts) << "\n";

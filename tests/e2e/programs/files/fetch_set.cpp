@@ -1,4 +1,4 @@
-// fetch_set URL DIGEST FORM TARGET ROOT [MAX_BYTES [STALL_SECONDS]]: fetches a set of one file, which is in no catalogue. FORM
+// fetch_set URL DIGEST FORM TARGET ROOT [MAX_BYTES [STALL_SECONDS]]: fetches a set of one file, which is in no catalog. FORM
 // is plain, gz or tar.gz. Prints the number of files that were downloaded; after an error its text is on stderr, the exit code 1.
 #include <cstdlib>
 #include <iostream>
@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   FetchOptions options{.mirror = "", .on_progress = {}};
   if (argc > 7) options.stall_timeout = std::chrono::seconds(std::atoi(argv[7]));
   const auto fetched =
-      fetch({.name = "testset", .summary = "", .stand_in = "mnist", .files = {file}}, argv[5], options);
+      fetch({.name = "testset", .summary = "", .synthetic_dataset = "mnist", .files = {file}}, argv[5], options);
   if (!fetched) {
     std::cerr << fetched.error().describe() << '\n';
     return 1;

@@ -32,7 +32,7 @@ class Training {
   Training(Net net, const TrainingCase& given, ddp::Engine engine)
       : given_(given),
         engine_(engine),
-        ddp_(initialised(net, given), given.ddp_options(engine, *net)),
+        ddp_(initialized(net, given), given.ddp_options(engine, *net)),
         record_(ddp_->module()),
         optimizer_(given.optimizer(unique_parameters(ddp_->module()).values())) {
     register_hook(given.setting("hook"), ddp_->reducer());
@@ -58,8 +58,8 @@ class Training {
   }
 
  private:
-  static Net& initialised(Net& net, const TrainingCase& given) {
-    given.initialise(*net);
+  static Net& initialized(Net& net, const TrainingCase& given) {
+    given.initialize(*net);
     return net;
   }
 

@@ -48,9 +48,9 @@ void run(const std::string& name, const Case& of, const cohort::DeviceMesh& mesh
     uint64_t seed = 1;
     for (auto& parameter : net->parameters()) parameter.copy_(cohort::test::drawn(parameter.sizes(), seed++) * 0.5);
   }
-  cohort::distribute_parameters(*net->up, mesh,
-                                {{"weight", {Replicate(), Shard(0)}}, {"bias", {Replicate(), Shard(0)}}});
-  cohort::distribute_parameters(*net->down, mesh, {{"weight", {Replicate(), Shard(1)}}});
+  cohort::dtensor::distribute_parameters(*net->up, mesh,
+                                         {{"weight", {Replicate(), Shard(0)}}, {"bias", {Replicate(), Shard(0)}}});
+  cohort::dtensor::distribute_parameters(*net->down, mesh, {{"weight", {Replicate(), Shard(1)}}});
   cohort::distribute_module(*net, mesh);
   auto model = cohort::fully_shard(net, {.mesh = mesh, .dp_mesh_dims = of.dims, .one_memory = of.one_memory});
   torch::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(0.01).eps(1e-4));

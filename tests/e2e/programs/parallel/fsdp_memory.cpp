@@ -64,7 +64,7 @@ struct LayersImpl : torch::nn::Module {
 };
 TORCH_MODULE(Layers);
 
-void initialise(const at::Tensor& weight) {
+void initialize(const at::Tensor& weight) {
   const at::NoGradGuard no_grad;
   auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
   weight.uniform_(-0.03, 0.03, generator);
@@ -92,11 +92,11 @@ int main(int argc, char** argv) {
   std::function<at::Tensor(const at::Tensor&)> forward;
   if (is_alone) {
     parameters = net->parameters();
-    for (const auto& parameter : parameters) initialise(parameter);
+    for (const auto& parameter : parameters) initialize(parameter);
     forward = [net](const at::Tensor& x) mutable { return net->forward(x); };
   } else {
     auto model = cohort::fully_shard(net);
-    model->write([](const std::string&, const at::Tensor& full) { initialise(full); });
+    model->write([](const std::string&, const at::Tensor& full) { initialize(full); });
     parameters = model->parameters();
     forward = [model](const at::Tensor& x) mutable { return model(x); };
   }

@@ -21,15 +21,17 @@ at::Tensor drawn(const std::vector<int64_t>& shape, uint64_t seed) {
 }
 
 at::Tensor own_chunk(const at::Tensor& whole, int64_t dim) {
-  const auto range = cohort::chunk_range(whole.size(dim), cohort::get_world_size(), cohort::get_rank());
+  const auto range = cohort::mesh::chunk_range(whole.size(dim), cohort::get_world_size(), cohort::get_rank());
   return whole.narrow(dim, range.begin, range.size()).clone();
 }
 
 void run_layers(const std::string& name, int64_t hidden, bool shares_positions) {
-  cohort::ColumnParallelLinear up(6, hidden, cohort::ColumnParallelOptions{.sequence_parallel = shares_positions});
-  cohort::RowParallelLinear down(hidden, 5, cohort::RowParallelOptions{.sequence_parallel = shares_positions});
-  up->load_whole(drawn({hidden, 6}, 1), drawn({hidden}, 2));
-  down->load_whole(drawn({5, hidden}, 3), drawn({5}, 4));
+  cohort::parallel::ColumnParallelLinear up(
+      6, hidden, cohort::parallel::ColumnParallelOptions{.sequence_parallel = shares_positions});
+  cohort::parallel::RowParallelLinear down(hidden, 5,
+                                           cohort::parallel::RowParallelOptions{.sequence_parallel = shares_positions});
+  up->load_full(drawn({hidden, 6}, 1), drawn({hidden}, 2));
+  down->load_full(drawn({5, hidden}, 3), drawn({5}, 4));
   const auto input = drawn({2, 8, 6}, 5), cotangent = drawn({2, 8, 5}, 6);
   const auto x = (shares_positions ? own_chunk(input, 1) : input).requires_grad_();
   const auto y = down->forward(up->forward(x).relu());
@@ -43,8 +45,8 @@ void run_layers(const std::string& name, int64_t hidden, bool shares_positions) 
 }
 
 void run_embedding(int64_t rows) {
-  cohort::VocabParallelEmbedding table(rows, 4);
-  table->load_whole(drawn({rows, 4}, 7));
+  cohort::parallel::VocabParallelEmbedding table(rows, 4);
+  table->load_full(drawn({rows, 4}, 7));
   const auto y = table->forward(at::arange(24).remainder(rows).view({3, 8}));
   y.backward(drawn({3, 8, 4}, 8));
   const auto name = "embedding" + std::to_string(rows);
@@ -58,8 +60,8 @@ void run_loss() {
   for (const auto& [name, reduction] : reductions) {
     for (const int64_t ignored : {-100, 3}) {
       const auto logits = own_chunk(drawn({6, 12}, 9) * 4, 1).requires_grad_();
-      const auto loss = cohort::vocab_parallel_cross_entropy(logits, at::arange(1, 7),
-                                                             {.reduction = reduction, .ignore_index = ignored});
+      const auto loss = cohort::parallel::vocab_parallel_cross_entropy(
+          logits, at::arange(1, 7), {.reduction = reduction, .ignore_index = ignored});
       loss.backward(at::ones_like(loss));
       keep("loss." + name + std::to_string(ignored), loss);
       keep("loss." + name + std::to_string(ignored) + ".grad", logits.grad());
@@ -68,15 +70,16 @@ void run_loss() {
 }
 
 void run_attention(bool is_causal, bool load_balance, cohort::RotateMethod rotate, const std::string& name) {
-  const auto layout = load_balance ? cohort::SequenceLayout::kHeadTail : cohort::SequenceLayout::kContiguous;
+  const auto layout =
+      load_balance ? cohort::parallel::SequenceLayout::kHeadTail : cohort::parallel::SequenceLayout::kContiguous;
   Tensors inputs;
   for (const uint64_t seed : {10, 11, 12}) {
-    inputs.push_back(cohort::shard_sequence(drawn({2, 3, 16, 8}, seed), 2, layout).requires_grad_());
+    inputs.push_back(cohort::parallel::shard_sequence(drawn({2, 3, 16, 8}, seed), 2, layout).requires_grad_());
   }
-  const auto out = cohort::ring_attention(inputs[0], inputs[1], inputs[2],
-                                          {.is_causal = is_causal, .layout = layout, .rotate = rotate});
+  const auto out = cohort::parallel::ring_attention(inputs[0], inputs[1], inputs[2],
+                                                    {.is_causal = is_causal, .layout = layout, .rotate = rotate});
   const auto gradients =
-      torch::autograd::grad({out}, inputs, {cohort::shard_sequence(drawn({2, 3, 16, 8}, 13), 2, layout)});
+      torch::autograd::grad({out}, inputs, {cohort::parallel::shard_sequence(drawn({2, 3, 16, 8}, 13), 2, layout)});
   keep(name + ".out", out);
   for (size_t i = 0; i < 3; ++i) keep(name + ".grad" + std::to_string(i), gradients[i]);
 }

@@ -115,7 +115,7 @@ StateDict train_alone(const Case& c, Net& net, const StateDict& start) {
 }
 
 // Each rank trains on its rows, of which there may be none.
-StateDict train_synchronised(Net& net, const StateDict& start) {
+StateDict train_synchronized(Net& net, const StateDict& start) {
   cohort::init_process_group("gloo");
   cohort::convert_sync_batchnorm(*net);
   cohort::DistributedDataParallel ddp(net);
@@ -151,7 +151,7 @@ int main(int, char** argv) {
       if (entry.key().starts_with("net.")) weights.insert(entry.key().substr(4), entry.value());
     }
     cohort::checkpoint::load_state_dict(*net, weights);
-    auto results = name == "sync" ? train_synchronised(net, start) : train_alone(case_of(name), net, start);
+    auto results = name == "sync" ? train_synchronized(net, start) : train_alone(case_of(name), net, start);
     for (const auto& entry : cohort::checkpoint::state_dict(*net)) results.insert("net." + entry.key(), entry.value());
     const bool is_first = name != "sync" || cohort::get_rank() == 0;
     if (is_first) cohort::checkpoint::save_file(results, argv[3]);

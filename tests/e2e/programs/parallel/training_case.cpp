@@ -82,7 +82,7 @@ std::unique_ptr<torch::optim::Optimizer> TrainingCase::optimizer(std::vector<at:
   return std::make_unique<SGD>(std::move(parameters), SGDOptions(number("lr")).momentum(number("momentum")));
 }
 
-void TrainingCase::initialise(torch::nn::Module& module) const {
+void TrainingCase::initialize(torch::nn::Module& module) const {
   const at::NoGradGuard no_grad;
   for (auto& entry : module.named_parameters()) {
     entry.value().set_requires_grad(setting("frozen") != entry.key());

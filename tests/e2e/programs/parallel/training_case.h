@@ -34,7 +34,7 @@ class TrainingCase {
   ddp::Options ddp_options(ddp::Engine engine, torch::nn::Module& module) const;
   std::unique_ptr<torch::optim::Optimizer> optimizer(std::vector<at::Tensor> parameters) const;
   /// The file's weights on rank 0; others on other ranks, so that only DDP's broadcast can make them equal.
-  void initialise(torch::nn::Module& module) const;
+  void initialize(torch::nn::Module& module) const;
 
  private:
   std::string path_;

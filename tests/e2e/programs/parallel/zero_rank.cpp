@@ -12,7 +12,7 @@
 #include <string>
 
 #include "cohort/checkpoint/file/safetensors.h"
-#include "cohort/checkpoint/state/optimizer_state.h"
+#include "cohort/checkpoint/optimizer/optimizer_state.h"
 #include "cohort/comm/group/process_group.h"
 #include "cohort/comm/group/subgroups.h"
 #include "cohort/parallel/ddp/distributed_data_parallel.h"

@@ -109,7 +109,7 @@ void train_with_kwargs(const std::string& name, int64_t rows) {
 
 int main() {
   cohort::init_process_group();
-  for (const std::string& name : cohort::pipeline_schedule_names()) {
+  for (const std::string& name : cohort::pipeline::pipeline_schedule_names()) {
     for (const bool scales : {true, false}) train_plain(name, 8, scales);
     train_with_kwargs(name, 8);
   }

@@ -4,7 +4,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <cohort/checkpoint/file/torch_file.h>
-#include <cohort/checkpoint/state/optimizer_state.h>
+#include <cohort/checkpoint/optimizer/optimizer_state.h>
 #include <cohort/parallel/optim/fused_optimizers.h>
 #include <cohort/train/optim/lr_scheduler.h>
 #include <torch/optim/rmsprop.h>

@@ -12,8 +12,8 @@
 #include <cohort/data/datasets/tensor_dataset.h>
 #include <cohort/data/loader/data_loader.h>
 #include <cohort/parallel/optim/fused_optimizers.h>
+#include <cohort/train/run/seed_everything.h>
 #include <cohort/train/trainer/callback.h>
-#include <cohort/train/trainer/seed_everything.h>
 #include <cohort/train/trainer/trainer.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/dropout.h>

@@ -42,11 +42,11 @@ void write_pictures(SummaryWriter& writer) {
   writer.add_histogram("few bins", at::linspace(0.001, 5, 1000, at::kDouble), 2, 64, kTime);
   writer.add_histogram("bools", at::linspace(0, 1, 5).gt(0.5), 2, {}, kTime);
   writer.add_image("rgb", bytes({3, 5, 7}), 1, "CHW", kTime);
-  writer.add_image("grey", bytes({5, 7}), 1, "HW", kTime);
+  writer.add_image("gray", bytes({5, 7}), 1, "HW", kTime);
   writer.add_image("alpha", bytes({5, 7, 4}), 1, "HWC", kTime);
   writer.add_image("floats", at::linspace(-0.5, 1.5, 105).view({3, 5, 7}), 1, "CHW", kTime);
   writer.add_images("batch", bytes({11, 3, 4, 6}), 1, "NCHW", kTime);
-  writer.add_images("grey batch", bytes({2, 4, 6, 1}), 1, "nhwc", kTime);
+  writer.add_images("gray batch", bytes({2, 4, 6, 1}), 1, "nhwc", kTime);
   writer.add_text("note", "the **first** run \xc3\xa9", 3, kTime);
   writer.add_custom_scalars(
       {{"losses", {{.title = "both", .tags = {"train/loss", "b"}}}},

@@ -136,7 +136,7 @@ TEST_F(CifarTest, DownloadsOnlyWhatIsNotThere) {
                                   "\"\n  caused by: cannot download "
                                   "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz: "));
   EXPECT_THAT(test::error_text<c10::Error>([&] { download("nmist", root()); }),
-              testing::StartsWith("[cohort] there is no dataset \"nmist\" in the catalogue (did you mean \"mnist\"?)"));
+              testing::StartsWith("[cohort] there is no dataset \"nmist\" in the catalog (did you mean \"mnist\"?)"));
   write_cifar10();
   EXPECT_EQ(CIFAR10(root(), {.download = true}).size(), 10);
   unsetenv("https_proxy");

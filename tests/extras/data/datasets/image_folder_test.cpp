@@ -58,16 +58,16 @@ TEST_F(ImageFolderDataset, GivesImagesAndLabels) {
 }
 
 TEST_F(ImageFolderDataset, OptionsReachTheDecoder) {
-  const at::Tensor grey = noise(1, 40, 48);
-  add("a/0.png", grey);
-  EXPECT_TRUE(at::equal(ImageFolder(root_.string()).get(0).first, grey.expand({3, 40, 48})));
-  EXPECT_TRUE(at::equal(ImageFolder(root_.string(), {.mode = ImageReadMode::kGray}).get(0).first, grey));
+  const at::Tensor gray = noise(1, 40, 48);
+  add("a/0.png", gray);
+  EXPECT_TRUE(at::equal(ImageFolder(root_.string()).get(0).first, gray.expand({3, 40, 48})));
+  EXPECT_TRUE(at::equal(ImageFolder(root_.string(), {.mode = ImageReadMode::kGray}).get(0).first, gray));
   const ImageFolder small(root_.string(), {.max_pixels = 1919});
   EXPECT_EQ(
       error_text<c10::Error>([&] { small.get(0); }),
       "[cohort] \"" + path("a/0.png") + "\", at byte 16: expected an image of at most 1919 pixels, but found 1920");
   fs::remove(path("a/0.png"));
-  write_jpeg(grey, path("a/0.jpg"));
+  write_jpeg(gray, path("a/0.jpg"));
   EXPECT_EQ(ImageFolder(root_.string(), {.decode_size = 20}).get(0).first.sizes(), (std::vector<int64_t>{3, 20, 24}));
 }
 

@@ -69,6 +69,7 @@ TEST_F(ImageIo, Messages) {
   write_png(image, path("a.png"));
   EXPECT_EQ(read_error(path("a.png"), {.max_pixels = 71}),
             "[cohort] \"" + path("a.png") + "\", at byte 16: expected an image of at most 71 pixels, but found 72");
+  EXPECT_EQ(read_error(path("a.png"), {.decode_size = 0}), "[cohort] decode_size must be 1 to 2^32 - 1, but is 0");
   std::filesystem::resize_file(path("a.png"), 20);
   EXPECT_EQ(read_error(path("a.png")),
             "[cohort] \"" + path("a.png") +

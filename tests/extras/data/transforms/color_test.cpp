@@ -1,4 +1,4 @@
-// Colours: against torchvision's formulas, pixel by pixel.
+// Colors: against torchvision's formulas, pixel by pixel.
 #include "cohort/extras/data/transforms/color.h"
 
 #include <ATen/ops/full.h>
@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cohort/extras/data/transforms/color_jitter.h"
-#include "cohort/extras/data/transforms/rand_augment.h"
-#include "cohort/extras/data/transforms/random_erasing.h"
+#include "cohort/extras/data/augmentation/color_jitter.h"
+#include "cohort/extras/data/augmentation/rand_augment.h"
+#include "cohort/extras/data/augmentation/random_erasing.h"
 #include "cohort/extras/data/transforms/to_tensor.h"
 #include "tests/data/error_text.h"
 #include "tests/extras/data/transforms/images.h"
@@ -50,17 +50,17 @@ TEST(Normalize, OfEachChannel) {
             "Input tensor should be a float tensor. Got Byte.");
 }
 
-TEST(Color, BlendsWithBlackAndGrey) {
+TEST(Color, BlendsWithBlackAndGray) {
   EXPECT_TRUE(adjust_brightness(pixel(10, 101, 200), 1.5).equal(pixel(15, 151, 255)));
   EXPECT_TRUE(adjust_brightness(pixel(10, 101, 200), 0.5).equal(pixel(5, 50, 100)));
-  // Grey of (10, 101, 200) is int(85.076) = 85.
+  // Gray of (10, 101, 200) is int(85.076) = 85.
   EXPECT_TRUE(adjust_saturation(pixel(10, 101, 200), 0).equal(pixel(85, 85, 85)));
   EXPECT_TRUE(adjust_saturation(pixel(10, 101, 200), 2).equal(pixel(0, 117, 255)));
   EXPECT_TRUE(adjust_contrast(pixel(10, 101, 200), 0.5).equal(pixel(47, 93, 142)));
-  const at::Tensor grey = noise(1, 5, 5);
-  EXPECT_TRUE(adjust_saturation(grey, 0.3).equal(grey));
+  const at::Tensor gray = noise(1, 5, 5);
+  EXPECT_TRUE(adjust_saturation(gray, 0.3).equal(gray));
   EXPECT_TRUE(
-      adjust_contrast(grey, 0).eq(static_cast<int64_t>(grey.to(at::kFloat).mean().item<double>())).all().item<bool>());
+      adjust_contrast(gray, 0).eq(static_cast<int64_t>(gray.to(at::kFloat).mean().item<double>())).all().item<bool>());
 }
 
 TEST(Color, TurnsHue) {

@@ -201,8 +201,8 @@ TEST(TransformedDataset, BatchesAreWhatGetGives) {
       TransformedDataset(NumberedPictures(), Compose({hidden(RandomHorizontalFlip()), ToTensor()})));
 }
 
-struct LabelledRows : TensorDataset<2> {
-  LabelledRows() : TensorDataset<2>(pictures(), at::arange(20) * 7) {}
+struct LabeledRows : TensorDataset<2> {
+  LabeledRows() : TensorDataset<2>(pictures(), at::arange(20) * 7) {}
   static at::Tensor pictures() {
     std::vector<at::Tensor> images;
     for (uint64_t i = 0; i < 20; ++i) images.push_back(noise(3, 12, 14, i));
@@ -215,9 +215,9 @@ struct LabelledRows : TensorDataset<2> {
 };
 
 TEST(TransformedDataset, BatchesOfRowsAreWhatGetGives) {
-  expect_batches_like_get(TransformedDataset(LabelledRows(), usual()));
-  expect_batches_like_get(TransformedDataset(LabelledRows(), Compose({ToTensor(), hidden(RandomHorizontalFlip())})));
-  expect_batches_like_get(TransformedDataset(LabelledRows(), Compose({hidden(RandomHorizontalFlip()), ToTensor()})));
+  expect_batches_like_get(TransformedDataset(LabeledRows(), usual()));
+  expect_batches_like_get(TransformedDataset(LabeledRows(), Compose({ToTensor(), hidden(RandomHorizontalFlip())})));
+  expect_batches_like_get(TransformedDataset(LabeledRows(), Compose({hidden(RandomHorizontalFlip()), ToTensor()})));
 }
 
 TEST(TransformedDataset, BatchesOfImagesAlone) {
@@ -246,7 +246,7 @@ TEST(TransformedDataset, ASampleThatCannotBeReadIsNamedOrLeftOut) {
 }
 
 TEST(TransformedDataset, ATransformThatFailsNamesItsSample) {
-  const TransformedDataset dataset(LabelledRows(), Compose({RandomCrop(13), ToTensor()}));
+  const TransformedDataset dataset(LabeledRows(), Compose({RandomCrop(13), ToTensor()}));
   const DataLoader loader(dataset, {.batch_size = 6, .num_workers = 1});
   const std::string text = error_text<c10::ValueError>([&] { (void)loader.begin(); });
   EXPECT_NE(text.find("sample 0"), std::string::npos) << text;

@@ -1,4 +1,4 @@
-/// Images for tests: different in every pixel's neighbourhood, the same each time.
+/// Images for tests: different in every pixel's neighborhood, the same each time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -5,10 +5,10 @@
 
 #include "cohort/data/datasets/tensor_dataset.h"
 #include "cohort/data/loader/data_loader.h"
-#include "cohort/data/loader/distributed_sampler.h"
+#include "cohort/data/samplers/distributed_sampler.h"
+#include "cohort/extras/data/augmentation/mixup.h"
 #include "cohort/extras/data/transforms/crop.h"
 #include "cohort/extras/data/transforms/flip.h"
-#include "cohort/extras/data/transforms/mixup.h"
 #include "cohort/extras/data/transforms/to_tensor.h"
 #include "tests/data/error_text.h"
 #include "tests/extras/data/transforms/images.h"
@@ -178,7 +178,9 @@ TEST(MixUp, MistakesMessages) {
         CutMix({})(at::zeros({2, 1, 1, 1}), at::zeros({2}, at::kLong), random);
       }),
       "[cohort] CutMix needs labels int64 [batch] and num_classes, or floating [batch, classes], but got Long [2] and "
-      "num_classes = 0");
+      "no num_classes");
+  EXPECT_EQ(error_text<c10::ValueError>([] { MixUp({.num_classes = 0}); }),
+            "[cohort] MixUp needs num_classes >= 1, but got 0");
 }
 
 }  // namespace

@@ -39,26 +39,26 @@ TEST(Jpeg, PlanesAreThePixelsInAnotherOrder) {
 
 TEST(Jpeg, Modes) {
   const ImageShape shape{19, 21, 3};
-  const std::string colours = jpeg_of(shape);
-  const Decoded rgb = decode(colours);
-  const Decoded grey = decode(colours, {.mode = ImageMode::kGray});
-  const Decoded rgba = decode(colours, {.mode = ImageMode::kRgbAlpha});
-  const Decoded grey_alpha = decode(colours, {.mode = ImageMode::kGrayAlpha});
-  EXPECT_EQ(decode(colours, {.mode = ImageMode::kUnchanged}).pixels, rgb.pixels);
-  ASSERT_EQ(grey.pixels.size(), size_t{19 * 21});
-  ASSERT_EQ(rgba.pixels.size(), grey.pixels.size() * 4);
-  ASSERT_EQ(grey_alpha.pixels.size(), grey.pixels.size() * 2);
-  for (size_t i = 0; i < grey.pixels.size(); ++i) {
+  const std::string colors = jpeg_of(shape);
+  const Decoded rgb = decode(colors);
+  const Decoded gray = decode(colors, {.mode = ImageMode::kGray});
+  const Decoded rgba = decode(colors, {.mode = ImageMode::kRgbAlpha});
+  const Decoded gray_alpha = decode(colors, {.mode = ImageMode::kGrayAlpha});
+  EXPECT_EQ(decode(colors, {.mode = ImageMode::kUnchanged}).pixels, rgb.pixels);
+  ASSERT_EQ(gray.pixels.size(), size_t{19 * 21});
+  ASSERT_EQ(rgba.pixels.size(), gray.pixels.size() * 4);
+  ASSERT_EQ(gray_alpha.pixels.size(), gray.pixels.size() * 2);
+  for (size_t i = 0; i < gray.pixels.size(); ++i) {
     const uint8_t* pixel = &rgb.pixels[3 * i];
-    EXPECT_NEAR(grey.pixels[i], 0.299 * pixel[0] + 0.587 * pixel[1] + 0.114 * pixel[2], 3);
+    EXPECT_NEAR(gray.pixels[i], 0.299 * pixel[0] + 0.587 * pixel[1] + 0.114 * pixel[2], 3);
     EXPECT_EQ(std::memcmp(pixel, &rgba.pixels[4 * i], 3), 0);
     EXPECT_EQ(rgba.pixels[4 * i + 3], 255);
-    EXPECT_EQ(grey_alpha.pixels[2 * i], grey.pixels[i]);
-    EXPECT_EQ(grey_alpha.pixels[2 * i + 1], 255);
+    EXPECT_EQ(gray_alpha.pixels[2 * i], gray.pixels[i]);
+    EXPECT_EQ(gray_alpha.pixels[2 * i + 1], 255);
   }
-  const std::string file_of_grey = jpeg_of({19, 21, 1});
-  const Decoded one = decode(file_of_grey, {.mode = ImageMode::kUnchanged}, ImageLayout::kPlanes);
-  const Decoded three = decode(file_of_grey, {}, ImageLayout::kPlanes);
+  const std::string file_of_gray = jpeg_of({19, 21, 1});
+  const Decoded one = decode(file_of_gray, {.mode = ImageMode::kUnchanged}, ImageLayout::kPlanes);
+  const Decoded three = decode(file_of_gray, {}, ImageLayout::kPlanes);
   EXPECT_EQ(one.shape.channels, 1U);
   auto thrice = one.pixels;
   for (int i = 0; i < 2; ++i) thrice.insert(thrice.end(), one.pixels.begin(), one.pixels.end());

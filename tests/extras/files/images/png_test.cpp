@@ -45,9 +45,9 @@ std::string png_of(const PngFile& file, uint32_t height, uint32_t width) {
   }
   if (file.color_type == PNG_COLOR_TYPE_PALETTE) png_set_PLTE(png, info, palette, 1 << file.bit_depth);
   if (file.has_transparency) {
-    png_color_16 colour{};
-    colour.gray = raw_byte(1, 1);
-    png_set_tRNS(png, info, alpha, 1 << file.bit_depth, &colour);
+    png_color_16 color{};
+    color.gray = raw_byte(1, 1);
+    png_set_tRNS(png, info, alpha, 1 << file.bit_depth, &color);
   }
   png_byte exif[26] = {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 1, 3, 0, 1, 0, 0, 0};
   exif[18] = static_cast<png_byte>(file.exif_orientation);
@@ -81,14 +81,14 @@ std::vector<uint8_t> expected_rgb(const PngFile& file, uint32_t height, uint32_t
       for (uint32_t c = 0; c < 3; ++c) {
         if (file.color_type == PNG_COLOR_TYPE_PALETTE) {
           const auto i = sample(file, y, x);
-          const uint32_t colour[] = {i * 3, 255 - i, i ^ 0x5A};
-          pixels.push_back(static_cast<uint8_t>(colour[c]));
+          const uint32_t color[] = {i * 3, 255 - i, i ^ 0x5A};
+          pixels.push_back(static_cast<uint8_t>(color[c]));
         } else if (file.color_type & PNG_COLOR_MASK_COLOR) {
           pixels.push_back(
               static_cast<uint8_t>(sample(file, y, x * (file.color_type & PNG_COLOR_MASK_ALPHA ? 4 : 3) + c)));
         } else {
-          const uint32_t grey = sample(file, y, x * (file.color_type & PNG_COLOR_MASK_ALPHA ? 2 : 1));
-          pixels.push_back(static_cast<uint8_t>(file.bit_depth < 8 ? grey * 255 / ((1U << file.bit_depth) - 1) : grey));
+          const uint32_t gray = sample(file, y, x * (file.color_type & PNG_COLOR_MASK_ALPHA ? 2 : 1));
+          pixels.push_back(static_cast<uint8_t>(file.bit_depth < 8 ? gray * 255 / ((1U << file.bit_depth) - 1) : gray));
         }
       }
     }
@@ -121,36 +121,36 @@ TEST(Png, Modes) {
   const std::string png = png_of({.color_type = PNG_COLOR_TYPE_RGB_ALPHA}, 7, 9);
   const Decoded rgba = decode(png, {.mode = ImageMode::kUnchanged});
   const Decoded rgb = decode(png);
-  const Decoded grey = decode(png, {.mode = ImageMode::kGray});
-  const Decoded grey_alpha = decode(png, {.mode = ImageMode::kGrayAlpha});
+  const Decoded gray = decode(png, {.mode = ImageMode::kGray});
+  const Decoded gray_alpha = decode(png, {.mode = ImageMode::kGrayAlpha});
   ASSERT_EQ(rgba.shape.channels, 4U);
-  ASSERT_EQ(grey.shape.channels, 1U);
-  ASSERT_EQ(grey_alpha.shape.channels, 2U);
+  ASSERT_EQ(gray.shape.channels, 1U);
+  ASSERT_EQ(gray_alpha.shape.channels, 2U);
   EXPECT_EQ(decode(png, {.mode = ImageMode::kRgbAlpha}).pixels, rgba.pixels);
   for (size_t i = 0; i < 63; ++i) {
     const uint8_t* pixel = &rgba.pixels[4 * i];
     EXPECT_EQ(pixel[3], raw_byte(i / 9, 4 * (i % 9) + 3));
     EXPECT_EQ(std::vector(pixel, pixel + 3), std::vector(&rgb.pixels[3 * i], &rgb.pixels[3 * i] + 3));
-    EXPECT_EQ(grey.pixels[i], (pixel[0] * 19595 + pixel[1] * 38470 + pixel[2] * 7471 + 32768) >> 16);
-    EXPECT_EQ(grey_alpha.pixels[2 * i], grey.pixels[i]);
-    EXPECT_EQ(grey_alpha.pixels[2 * i + 1], pixel[3]);
+    EXPECT_EQ(gray.pixels[i], (pixel[0] * 19595 + pixel[1] * 38470 + pixel[2] * 7471 + 32768) >> 16);
+    EXPECT_EQ(gray_alpha.pixels[2 * i], gray.pixels[i]);
+    EXPECT_EQ(gray_alpha.pixels[2 * i + 1], pixel[3]);
   }
 }
 
-TEST(Png, TransparentColoursAreAlphaWhereItIsWanted) {
+TEST(Png, TransparentColorsAreAlphaWhereItIsWanted) {
   const PngFile palette{.bit_depth = 4, .color_type = PNG_COLOR_TYPE_PALETTE, .has_transparency = true};
-  const Decoded colours = decode(png_of(palette, 5, 6), {.mode = ImageMode::kRgbAlpha});
-  const PngFile grey{.color_type = PNG_COLOR_TYPE_GRAY, .has_transparency = true};
-  const Decoded greys = decode(png_of(grey, 5, 6), {.mode = ImageMode::kUnchanged});
-  ASSERT_EQ(colours.shape.channels, 4U);
-  ASSERT_EQ(greys.shape.channels, 2U);
+  const Decoded colors = decode(png_of(palette, 5, 6), {.mode = ImageMode::kRgbAlpha});
+  const PngFile gray{.color_type = PNG_COLOR_TYPE_GRAY, .has_transparency = true};
+  const Decoded grays = decode(png_of(gray, 5, 6), {.mode = ImageMode::kUnchanged});
+  ASSERT_EQ(colors.shape.channels, 4U);
+  ASSERT_EQ(grays.shape.channels, 2U);
   for (uint32_t i = 0; i < 30; ++i) {
-    EXPECT_EQ(colours.pixels[4 * i + 3], static_cast<uint8_t>(sample(palette, i / 6, i % 6) * 7));
-    EXPECT_EQ(greys.pixels[2 * i + 1], greys.pixels[2 * i] == raw_byte(1, 1) ? 0 : 255);
+    EXPECT_EQ(colors.pixels[4 * i + 3], static_cast<uint8_t>(sample(palette, i / 6, i % 6) * 7));
+    EXPECT_EQ(grays.pixels[2 * i + 1], grays.pixels[2 * i] == raw_byte(1, 1) ? 0 : 255);
   }
-  EXPECT_EQ(greys.pixels[2 * 7 + 1], 0);
+  EXPECT_EQ(grays.pixels[2 * 7 + 1], 0);
   EXPECT_EQ(decode(png_of(palette, 5, 6)).pixels, expected_rgb(palette, 5, 6));
-  EXPECT_EQ(decode(png_of(grey, 5, 6)).pixels, expected_rgb(grey, 5, 6));
+  EXPECT_EQ(decode(png_of(gray, 5, 6)).pixels, expected_rgb(gray, 5, 6));
 }
 
 TEST(Png, ExifOrientationHasAnEffectOnlyWhereAskedFor) {

@@ -14,7 +14,7 @@
 #include "cohort/base/system/host.h"
 #include "cohort/extras/files/sets/digest.h"
 #include "cohort/extras/files/sets/unpack.h"
-#include "cohort/extras/files/stand_ins/stand_in.h"
+#include "cohort/extras/files/synthetic/synthetic_dataset.h"
 
 namespace cohort::files {
 namespace {
@@ -38,12 +38,12 @@ TEST_F(FetchTest, DigestsAreThoseOfTheStandards) {
   EXPECT_EQ(file_digest(path, "CRC").error().describe(), "cannot check \"" + path + "\": OpenSSL has no digest CRC");
 }
 
-TEST_F(FetchTest, TheCatalogueIsWellFormed) {
-  std::set<std::string> names, targets, stand_in_names;
-  for (const auto& set : stand_ins()) stand_in_names.insert(set.name);
+TEST_F(FetchTest, TheCatalogIsWellFormed) {
+  std::set<std::string> names, targets, synthetic_names;
+  for (const auto& set : synthetic_datasets()) synthetic_names.insert(set.name);
   for (const auto& set : official_sets()) {
     EXPECT_TRUE(names.insert(set.name).second) << set.name;
-    EXPECT_TRUE(stand_in_names.count(set.stand_in)) << set.name;
+    EXPECT_TRUE(synthetic_names.count(set.synthetic_dataset)) << set.name;
     for (const auto& file : set.files) {
       EXPECT_TRUE(targets.insert(file.target).second) << file.target;
       EXPECT_EQ(unsafe_name_problem(file.target), "");
@@ -57,7 +57,7 @@ TEST_F(FetchTest, TheCatalogueIsWellFormed) {
 
 TEST_F(FetchTest, UnknownNamesMessage) {
   EXPECT_EQ(fetch("mnits", folder_).error().describe(),
-            "there is no dataset \"mnits\" in the catalogue (did you mean \"mnist\"?); it has cifar10, cifar10-binary, "
+            "there is no dataset \"mnits\" in the catalog (did you mean \"mnist\"?); it has cifar10, cifar10-binary, "
             "cifar100, cifar100-binary, mnist, fashion-mnist, kmnist, tiny-shakespeare");
 }
 

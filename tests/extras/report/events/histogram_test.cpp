@@ -31,7 +31,7 @@ TEST(Histogram, TheLastBinHasItsUpperEdge) {
   EXPECT_EQ(histogram->bucket_counts, (Numbers{0, 1}));
 }
 
-TEST(Histogram, JoinsNeighboursWhereThereAreTooManyBins) {
+TEST(Histogram, JoinsNeighborsWhereThereAreTooManyBins) {
   const Numbers edges = {0, 1, 2, 3, 4, 5};
   const auto histogram = make_histogram(Numbers{0.5, 1.5, 2.5, 4.5}, edges, 2);
   EXPECT_EQ(histogram->bucket_limits, (Numbers{0, 2, 4, 5}));

@@ -33,7 +33,7 @@ size_t count(const std::string& text, const std::string& what) {
 struct Pixels {
   std::vector<uint8_t> bytes;
   files::ImageShape shape;
-  // How many pixels are nearly of the colour, in the rows from `top` to `bottom`.
+  // How many pixels are nearly of the color, in the rows from `top` to `bottom`.
   int64_t like(int red, int green, int blue, uint32_t top, uint32_t bottom) const {
     int64_t found = 0;
     for (size_t i = size_t{top} * shape.width; i < size_t{bottom} * shape.width; ++i) {
