@@ -122,16 +122,15 @@ Result<void> Meeting::check_settings() {
 // Of the events before this node arrived, only those that still have an effect concern it.
 Result<void> Meeting::skip_history() {
   while (true) {
-    const auto is_there = journal_->has_news_at(next_news_);
-    if (!is_there) return is_there.error();
-    if (!*is_there) return {};
-    const auto news = journal_->news_at(next_news_);
-    if (!news) return news.error();
+    const auto next = journal_->news_if_at(next_news_);
+    if (!next) return next.error();
+    if (!*next) return {};
+    const News& news = **next;
     std::unique_lock lock(mutex_);
     ++next_news_;
-    if (const auto* lead = std::get_if<LeadRecord>(&*news)) leader_ = lead->id;
-    if (const auto* round = std::get_if<RoundRecord>(&*news)) note_room(*round);
-    const auto* over = std::get_if<OverRecord>(&*news);
+    if (const auto* lead = std::get_if<LeadRecord>(&news)) leader_ = lead->id;
+    if (const auto* round = std::get_if<RoundRecord>(&news)) note_room(*round);
+    const auto* over = std::get_if<OverRecord>(&news);
     if (!over) continue;
     wait_.go_on(Clock::now());
     if (over->job_ends) {
@@ -266,17 +265,16 @@ Result<std::optional<WorkersPlace>> Meeting::agree_on_workers_place(const RoundR
 // Reads the next news about the leader. Returns whether other news follows it.
 Result<bool> Meeting::take_leads() {
   while (true) {
-    const auto is_there = journal_->has_news_at(next_news_);
-    if (!is_there) return is_there.error();
-    if (!*is_there) return false;
-    const auto news = journal_->news_at(next_news_);
-    if (!news) return news.error();
-    if (!std::holds_alternative<LeadRecord>(*news)) return true;
+    const auto next = journal_->news_if_at(next_news_);
+    if (!next) return next.error();
+    if (!*next) return false;
+    const News& news = **next;
+    if (!std::holds_alternative<LeadRecord>(news)) return true;
     {
       const std::lock_guard lock(mutex_);
       ++next_news_;
     }
-    if (auto taken = take(*news); !taken) return taken.error();
+    if (auto taken = take(news); !taken) return taken.error();
   }
 }
 

@@ -34,7 +34,7 @@ enum class LineStyle {
 };
 
 struct ProgressOptions {
-  /// Absent if not known: then there is no time left, and no step is the last.
+  /// The steps of the whole run. If absent, lines do not show the time left, and update() takes no step as the last.
   std::optional<int64_t> total_steps = {};
   /// Steps done before this run (resume). Speed and time left count only this run's steps.
   int64_t first_step = 0;

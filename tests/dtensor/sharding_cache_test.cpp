@@ -1,4 +1,4 @@
-// The sharding propagation cache: it is limited, and has nothing that is no longer true.
+// The sharding propagation cache keeps a limited number of entries, and drops those that have become wrong.
 #include "cohort/dtensor/dispatch/sharding_cache.h"
 
 #include <ATen/ATen.h>

@@ -14,6 +14,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/dev"))
 
+from check_namespaces import OLD_NAMES  # noqa: E402
 from check_public_headers import LIST, listed  # noqa: E402
 
 CONTEXT = "tests/headers/context"
@@ -94,11 +95,11 @@ def sections(root):
 
 
 def example_of(root, header, given):
-    """Returns a namespace with the header's blocks; empty if there are none."""
+    """Returns a namespace with the header's blocks, or "" for a header without blocks."""
     text = pathlib.Path(root, header).read_text()
     try:
         codes = [(first, code_of(first, lines)) for first, lines in blocks(text)]
-        namespaces = NAMESPACE.findall(text.split("// Old names,")[0])  # those come last, in namespace cohort
+        namespaces = NAMESPACE.findall(text.split(OLD_NAMES)[0])
         if codes and not namespaces:
             raise NoBlock(codes[0][0], "a block in a header without a namespace")
     except NoBlock as problem:

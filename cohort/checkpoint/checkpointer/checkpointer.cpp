@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cohort/base/log/log.h"
+#include "cohort/base/numbers/given_count.h"
 #include "cohort/checkpoint/checkpointer/default_format.h"
 #include "cohort/checkpoint/checkpointer/save_round.h"
 #include "cohort/checkpoint/checkpointer/stop_signals.h"
@@ -29,18 +30,12 @@ using SaveClock = std::chrono::steady_clock;
 }
 
 void check_numbers(const CheckpointerOptions& options) {
-  const std::pair<const char*, std::optional<int64_t>> counts[] = {
-      {"every_steps", options.every_steps},
-      {"every", options.every ? std::optional<int64_t>(options.every->count()) : std::nullopt},
-      {"snapshot_every_steps", options.snapshot_every_steps},
-      {"keep_last", options.keep_last},
-      {"keep_every", options.keep_every}};
-  for (const auto& [name, value] : counts) {
-    if (value && *value < 1) {
-      refuse_options(
-          fmt::format("{} is at least 1, but got {}\n  hint: leave it out, or set it to std::nullopt", name, *value));
-    }
-  }
+  const auto wrong = base::count_error({{"every_steps", options.every_steps},
+                                        {"every", options.every},
+                                        {"snapshot_every_steps", options.snapshot_every_steps},
+                                        {"keep_last", options.keep_last},
+                                        {"keep_every", options.keep_every}});
+  if (wrong) refuse_options(*wrong);
   if (options.keep_best < 0) refuse_options(fmt::format("keep_best is not negative, but got {}", options.keep_best));
 }
 

@@ -23,7 +23,7 @@ namespace cohort::data {
 struct TextCorpusOptions {
   /// Takes only files whose names end with one of these, such as {".h", ".cpp"}. If empty, takes every file. Only for folders.
   std::vector<std::string> extensions = {};
-  /// Stops after this many bytes, also within a file. If absent, there is no limit.
+  /// Stops after this many bytes, also within a file. If absent, reads everything.
   std::optional<int64_t> max_bytes = {};
 };
 

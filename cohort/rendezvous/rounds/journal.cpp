@@ -84,7 +84,6 @@ Result<bool> Journal::wait_for_notice(int64_t place, Milliseconds timeout) {
   return wait(key("notice/", place), timeout);
 }
 Result<bool> Journal::wait_for_news(int64_t place, Milliseconds timeout) { return wait(key("news/", place), timeout); }
-Result<bool> Journal::has_news_at(int64_t place) { return store_->check({key("news/", place)}); }
 
 Result<News> Journal::news_at(int64_t place) {
   const auto text = store_->get(key("news/", place));
@@ -92,6 +91,15 @@ Result<News> Journal::news_at(int64_t place) {
   auto news = parse_news(*text);
   has_misread_ = !news;
   return news;
+}
+
+Result<std::optional<News>> Journal::news_if_at(int64_t place) {
+  const auto is_there = store_->check({key("news/", place)});
+  if (!is_there) return is_there.error();
+  if (!*is_there) return std::optional<News>();
+  auto news = news_at(place);
+  if (!news) return news.error();
+  return std::optional(std::move(*news));
 }
 
 Result<bool> Journal::announce(int64_t place, const News& news) {

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,8 @@ class Journal {
 
   base::Result<bool> wait_for_news(int64_t place, Milliseconds timeout);
   base::Result<News> news_at(int64_t place);
-  base::Result<bool> has_news_at(int64_t place);
+  /// Returns nullopt if nothing has been written at `place` yet.
+  base::Result<std::optional<News>> news_if_at(int64_t place);
   /// Writes news at `place`. Returns false if other news exists there.
   base::Result<bool> announce(int64_t place, const News& news);
 

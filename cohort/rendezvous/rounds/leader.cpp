@@ -83,14 +83,13 @@ Result<void> Leader::read_notices() {
 
 Result<void> Leader::read_news() {
   while (true) {
-    const auto is_there = journal_->has_news_at(next_news_);
-    if (!is_there) return is_there.error();
-    if (!*is_there) return {};
-    const auto news = journal_->news_at(next_news_);
-    if (!news) return news.error();
+    const auto next = journal_->news_if_at(next_news_);
+    if (!next) return next.error();
+    if (!*next) return {};
+    const News& news = **next;
     ++next_news_;
-    state_.take(*news);
-    const auto* lead = std::get_if<LeadRecord>(&*news);
+    state_.take(news);
+    const auto* lead = std::get_if<LeadRecord>(&news);
     if (!lead) continue;
     leads_ = lead->id == id_;
     // Its time counts as over, unless it sends another heartbeat.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cohort/base/log/log.h"
+#include "cohort/base/numbers/given_count.h"
 #include "cohort/base/system/env.h"
 #include "cohort/base/text/text.h"
 #include "cohort/comm/error/exception_text.h"
@@ -28,25 +29,16 @@ namespace {
 [[noreturn]] void refuse(const std::string& text) { C10_THROW_ERROR(ValueError, "[cohort] Trainer: " + text); }
 
 void check_numbers(const TrainerOptions& options) {
-  const auto milliseconds = [](const auto& time) {
-    return time ? std::optional<int64_t>(time->count()) : std::nullopt;
-  };
-  const std::pair<const char*, std::optional<int64_t>> counts[] = {
-      {"max_epochs", options.max_epochs},
-      {"max_steps", options.max_steps},
-      {"max_time", milliseconds(options.max_time)},
-      {"checkpoint.every_steps", options.checkpoint.every_steps},
-      {"checkpoint.every_epochs", options.checkpoint.every_epochs},
-      {"checkpoint.every", milliseconds(options.checkpoint.every)},
-      {"checkpoint.memory_every_steps", options.checkpoint.memory_every_steps},
-      {"checkpoint.keep_last", options.checkpoint.keep_last},
-      {"fsdp_replicas", options.fsdp_replicas}};
-  for (const auto& [name, value] : counts) {
-    if (value && *value < 1) {
-      refuse(
-          fmt::format("{} is at least 1, but got {}\n  hint: leave it out, or set it to std::nullopt", name, *value));
-    }
-  }
+  const auto wrong = base::count_error({{"max_epochs", options.max_epochs},
+                                        {"max_steps", options.max_steps},
+                                        {"max_time", options.max_time},
+                                        {"checkpoint.every_steps", options.checkpoint.every_steps},
+                                        {"checkpoint.every_epochs", options.checkpoint.every_epochs},
+                                        {"checkpoint.every", options.checkpoint.every},
+                                        {"checkpoint.memory_every_steps", options.checkpoint.memory_every_steps},
+                                        {"checkpoint.keep_last", options.checkpoint.keep_last},
+                                        {"fsdp_replicas", options.fsdp_replicas}});
+  if (wrong) refuse(*wrong);
   if (options.fast_dev_run < 0) {
     refuse(fmt::format("fast_dev_run is not negative, but got {}\n  hint: use 0 for none", options.fast_dev_run));
   }

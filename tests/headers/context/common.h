@@ -1,4 +1,4 @@
-// What many examples in the headers' comments take as given: they show how to use it, not where it comes from.
+// Declares the names that many examples in the headers' comments use without declaring them.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -21,7 +21,7 @@ struct Net : torch::nn::Module {
   torch::nn::BatchNorm1d norm{nullptr};
 };
 
-// What cohort/cohort.h lacks.
+// Uses names that cohort/all.h has and cohort/cohort.h lacks.
 void use_all_parts(const at::Tensor& tensor) {
   auto net = cohort::fully_shard(std::make_shared<Net>());
   const cohort::Autocast region(at::kCPU);

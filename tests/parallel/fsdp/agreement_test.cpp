@@ -1,4 +1,4 @@
-// What ranks that call fully_shard with different parameters or options are told, and those whose neighbors cannot go on.
+// Errors of ranks that call fully_shard with different parameters or options, and of those whose neighbors cannot go on.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>

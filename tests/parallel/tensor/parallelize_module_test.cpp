@@ -257,7 +257,7 @@ COHORT_WORKER(plan_positions_in_a_sequential) {
   out.square().sum().backward();
   expected.square().sum().backward();
   const auto both = dtensor::comm_counts() - before;
-  // What a hook has redistributed in forward comes back once; the norms' gradients are summed.
+  // Backward redistributes each input of a hook once, and sums the norms' gradients.
   REQUIRE(both.reduce_scatter == 3 && both.all_reduce == 4);
   const auto ps = alone->parameters(), dps = together->parameters();
   for (size_t i = 0; i < ps.size(); ++i) REQUIRE(plan_difference(ps[i].grad(), dps[i].grad()) < 1e-12);

@@ -85,7 +85,7 @@ def _end_of_statement(source, begin, name, end):
         if source.is_sign(i, ";"):
             return i
         if source.is_sign(i, "{") and i in source.match and source.word(name) not in TYPES | {"concept"} and \
-                source._kind_of_block(begin, i) != "initializer":
+                source.kind_of_block(begin, i) != "initializer":
             return source.match[i]
     return end
 

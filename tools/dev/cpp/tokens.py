@@ -108,7 +108,7 @@ class Source:
             elif self.is_sign(i, ";", "}"):
                 head = i + 1
             elif self.is_sign(i, "{") and i in self.match:
-                kind = self._kind_of_block(head, i)
+                kind = self.kind_of_block(head, i)
                 if kind == "scope":
                     head = i + 1
                 else:
@@ -128,7 +128,7 @@ class Source:
                 i = self.match[i]
             i += 1
 
-    def _kind_of_block(self, head, brace):
+    def kind_of_block(self, head, brace):
         """Returns the kind of a block outside functions: scope (of a namespace or class), body, initializer, or constant."""
         top = list(self.top(head, brace))
         words = {self.word(i) for i in top}
