@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cohort/base/file/atomic_file.h"
+#include "cohort/base/file/disk_space.h"
 #include "cohort/base/file/file.h"
 #include "cohort/files/tensors/dcp/dcp_folder.h"
 #include "cohort/files/tensors/dcp/dcp_metadata.h"
